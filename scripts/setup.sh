@@ -95,6 +95,9 @@ disable_services() {
     case "$missing" in
     *victoria-metrics*) systemctl disable victoria-metrics.service >/dev/null 2>&1 || true ;;
     esac
+    case "$missing" in
+    *nginx*) systemctl disable nginx.service >/dev/null 2>&1 || true ;;
+    esac
 }
 
 # The jars of ZooKeeper, fetched once from Maven Central and held against the sums of a list in this tree. Where that

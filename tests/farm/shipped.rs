@@ -9,6 +9,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Longest time for a server to begin.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -102,15 +103,21 @@ fn ship_to(files: &Path, address: &str, store: &Path, more: &[&str]) {
     assert_eq!(report["copied_bytes"], 0, "{report:#}");
 }
 
+/// Files of a farm that has ended, and a folder for what is shipped, both in a folder that goes with the test.
+fn written() -> (TempDir, PathBuf, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let (files, store) = (folder.path().join("files"), folder.path().join("store"));
+    demo_into(&files, FARM);
+    std::fs::create_dir(&store).unwrap();
+    (folder, files, store)
+}
+
 const FARM: &str = "--rate 100 --orbits-per-tf 8 --flps 2 --epns 3 --duration 1s";
 
 #[test]
 fn files_are_shipped_to_a_folder_and_deleted_and_nothing_misses_them() {
     let _turn = farm_turn();
-    let folder = tempfile::tempdir().unwrap();
-    let (files, store) = (folder.path().join("files"), folder.path().join("store"));
-    demo_into(&files, FARM);
-    std::fs::create_dir(&store).unwrap();
+    let (_folder, files, store) = written();
     let text = |path: &Path| path.to_str().unwrap().to_owned();
     let (files_text, store_text) = (text(&files), text(&store));
     ship_to(&files, &store_text, &store, &[]);
@@ -175,14 +182,8 @@ fn files_are_shipped_to_nginx_by_put() {
         return;
     }
     let _turn = farm_turn();
-    let folder = tempfile::tempdir().unwrap();
-    let (at, files, store) = (
-        folder.path(),
-        folder.path().join("files"),
-        folder.path().join("store"),
-    );
-    demo_into(&files, FARM);
-    std::fs::create_dir(&store).unwrap();
+    let (folder, files, store) = written();
+    let at = folder.path();
     let (address, place) = (free_address(), at.display());
     let user = match rustix::process::getuid().is_root() {
         true => "user root;",
@@ -232,14 +233,9 @@ fn files_are_shipped_to_xrootd() {
         return;
     }
     let _turn = farm_turn();
-    let folder = tempfile::tempdir().unwrap();
-    let (at, files, store) = (
-        folder.path(),
-        folder.path().join("files"),
-        folder.path().join("store"),
-    );
-    demo_into(&files, FARM);
-    std::fs::create_dir_all(store.join("raw")).unwrap();
+    let (folder, files, store) = written();
+    let at = folder.path();
+    std::fs::create_dir(store.join("raw")).unwrap();
     let (address, place) = (free_address(), at.display());
     let port = address.rsplit(':').next().unwrap();
     let text = format!(

@@ -60,6 +60,7 @@ impl Bucket {
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.sum += other.sum;
+        // As in `add`.
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         if other.last.at_ms >= self.last.at_ms {

@@ -103,21 +103,21 @@ pub(crate) fn put_whole(out: &mut Vec<u8>, numbers: &[i64], level: usize) {
         put_signed(out, step);
         return;
     }
-    let mut small = Vec::new();
-    put_bits(&mut small, numbers);
     if numbers.len() <= BITS_ROWS_MAX {
-        out.append(&mut small);
+        put_bits(out, numbers);
         return;
     }
-    if let Some(mut grid) = on_grid(numbers)
-        && grid.len() < small.len()
-    {
-        small = std::mem::take(&mut grid);
+    if level != KEPT {
+        // What lives for minutes is not worth a second form.
+        put_pco(out, numbers, level);
+        return;
     }
-    let mut packed = Vec::new();
+    let (mut bits, mut packed) = (Vec::new(), Vec::new());
+    put_bits(&mut bits, numbers);
     put_pco(&mut packed, numbers, level);
-    let is_small = small.len() <= packed.len();
-    out.append(if is_small { &mut small } else { &mut packed });
+    let forms = [Some(bits), on_grid(numbers), Some(packed)];
+    let shortest = forms.into_iter().flatten().min_by_key(Vec::len);
+    out.extend(shortest.into_iter().flatten());
 }
 
 /// The column of numbers that are nearly regular: a first number, a step, and how far each is off in few bits.
@@ -216,8 +216,9 @@ fn take_bits(rest: &mut &[u8], count: usize) -> Result<Vec<i64>, Damage> {
     let base = take_signed(rest)?;
     let head = take_byte(rest)?;
     let (is_stepped, width) = (head & 0x80 != 0, u32::from(head & 0x7f));
-    if width > 64 {
-        return Err(Damage("a column of bits is wider than it can be"));
+    // Equal numbers are a step: without a width, no bytes would bound the rows.
+    if width > 64 || (width == 0 && count > BITS_ROWS_MAX) {
+        return Err(Damage("a column of bits is wider or longer than it can be"));
     }
     let rows = if is_stepped {
         count.saturating_sub(1)
@@ -260,47 +261,47 @@ fn row_of(bytes: &[u8], at: usize, width: usize) -> u64 {
 
 /// Appends values, bit by bit as they are, NaNs included.
 pub(crate) fn put_values(out: &mut Vec<u8>, values: &[f64], level: usize) {
+    put_near(out, values, &[], level);
+}
+
+/// Appends values that may be near those of `base`, which the reader has: as many, or none.
+pub(crate) fn put_near(out: &mut Vec<u8>, values: &[f64], base: &[f64], level: usize) {
     let first = values.first().copied().unwrap_or(0.0).to_bits();
     if values.iter().all(|value| value.to_bits() == first) {
         out.push(STEP);
         out.extend_from_slice(&first.to_le_bytes());
         return;
     }
-    if let Some((tens, wholes, off)) = decimals(values) {
-        out.push(DECIMAL);
-        out.push(tens);
-        put_whole(out, &wholes, level);
-        put_whole(out, &off, level);
+    let Some((tens, wholes, off)) = decimals(values) else {
+        let config = ChunkConfig::default().with_compression_level(level);
+        put_packed(out, values, &config, f64::to_le_bytes);
         return;
+    };
+    let (mut tag, mut column) = (DECIMAL, Vec::new());
+    put_whole(&mut column, &wholes, level);
+    if let Some(apart) = apart(&wholes, tens, base) {
+        let mut near = Vec::new();
+        put_whole(&mut near, &apart, level);
+        if near.len() < column.len() {
+            (tag, column) = (NEAR, near);
+        }
     }
-    let config = ChunkConfig::default().with_compression_level(level);
-    put_packed(out, values, &config, f64::to_le_bytes);
+    out.push(tag);
+    out.push(tens);
+    out.append(&mut column);
+    put_whole(out, &off, level);
 }
 
-/// Appends values that are near those of `base`, which the reader has.
-pub(crate) fn put_near(out: &mut Vec<u8>, values: &[f64], base: &[f64], level: usize) {
-    let mut plain = Vec::new();
-    put_values(&mut plain, values, level);
-    if plain.first() == Some(&DECIMAL)
-        && let Some(mut near) = nearby(values, base, level)
-        && near.len() < plain.len()
-    {
-        out.append(&mut near);
-    } else {
-        out.append(&mut plain);
-    }
-}
-
-fn nearby(values: &[f64], base: &[f64], level: usize) -> Option<Vec<u8>> {
-    let (tens, wholes, off) = decimals(values)?;
+/// How far `wholes`, of values times a power of ten, are from those of `base`; none without one.
+fn apart(wholes: &[i64], tens: u8, base: &[f64]) -> Option<Vec<i64>> {
     let power = *TENS.get(usize::from(tens))?;
+    if base.len() != wholes.len() {
+        return None;
+    }
     let pairs = wholes.iter().zip(base);
-    let apart = pairs.map(|(whole, base)| Some(whole - nearest(*base, power)?));
-    let apart = apart.collect::<Option<Vec<i64>>>()?;
-    let mut out = vec![NEAR, tens];
-    put_whole(&mut out, &apart, level);
-    put_whole(&mut out, &off, level);
-    Some(out)
+    pairs
+        .map(|(whole, base)| Some(whole - nearest(*base, power)?))
+        .collect()
 }
 
 /// The whole number that `value`, times a power of ten, is nearest to; none beyond 2^53.

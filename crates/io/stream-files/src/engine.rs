@@ -5,6 +5,7 @@ use crate::durability::Durability;
 use crate::file::StreamFile;
 use crate::folder::Folder;
 use crate::local::{IoMode, LocalFolder, probe};
+use crate::lock::lock_file;
 use crate::recovery::{Found, RecoverError, Walk, recover};
 use crate::worker::{Command, Record, Report, Shared, Worker};
 use sheaf_placement::TargetId;
@@ -181,13 +182,7 @@ impl<R: Record> Engine<R> {
             source,
         };
         let writer = Writer::new(config.writer.clone())?;
-        let lock = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(folder.join(LOCK))
-            .map_err(failed)?;
-        lock.try_lock().map_err(|error| match error {
+        let lock = lock_file(&folder.join(LOCK)).map_err(|error| match error {
             TryLockError::WouldBlock => EngineError::Locked {
                 folder: folder.clone(),
             },

@@ -1,7 +1,7 @@
 //! A file under way: `NAME.part` until it is closed.
 
 use crate::buffer::Buffer;
-use crate::folder::{Folder, StoredFile, rewrite};
+use crate::folder::{Folder, PART, StoredFile, rewrite};
 use crate::local::IoMode;
 use sheaf_protect::protect;
 use sheaf_write::{FileName, Template};
@@ -9,9 +9,6 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
-/// End of the name of a file that is not closed.
-pub(crate) const PART: &str = ".part";
 
 /// Least and most space that is set aside at once.
 const ALLOCATE_MIN: u64 = 4 << 20;
@@ -32,6 +29,8 @@ pub(crate) struct StreamFile {
     allocated: AtomicU64,
     /// End of the last byte that a write was begun of.
     written: AtomicU64,
+    /// Syncs that have failed.
+    failures: AtomicU64,
     synced: Mutex<Synced>,
 }
 
@@ -40,8 +39,6 @@ pub(crate) struct StreamFile {
 struct Synced {
     /// Bytes from the beginning.
     bytes: u64,
-    /// Syncs that have failed.
-    failures: u64,
     /// Up to here bytes were written when one failed last; they may be in memory alone.
     suspect: u64,
     /// Whether the name does.
@@ -64,6 +61,7 @@ impl StreamFile {
             making: Mutex::new(()),
             allocated: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
             synced: Mutex::default(),
         }
     }
@@ -168,19 +166,20 @@ impl StreamFile {
     /// Writes `slices` one after the other from `offset`, through the cache.
     pub(crate) fn write_slices(&self, slices: &[&[u8]], offset: u64) -> io::Result<()> {
         let stored = self.stored()?;
+        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        self.written
+            .fetch_max(offset + bytes as u64, Ordering::Relaxed);
         let mut at = offset;
         for slice in slices {
-            let end = at + slice.len() as u64;
-            self.written.fetch_max(end, Ordering::Relaxed);
             stored.write_at(slice, at, false)?;
-            at = end;
+            at += slice.len() as u64;
         }
         Ok(())
     }
 
     /// Returns how many syncs have failed so far.
     pub(crate) fn sync_failures(&self) -> u64 {
-        self.lock_synced().failures
+        self.failures.load(Ordering::Relaxed)
     }
 
     fn lock_synced(&self) -> MutexGuard<'_, Synced> {
@@ -199,7 +198,7 @@ impl StreamFile {
     /// Makes a range durable that was written after `failures` syncs had failed, and that no worker writes any more.
     pub(crate) fn sync_range(&self, range: Range<u64>, failures: u64) -> io::Result<()> {
         let mut synced = self.lock_synced();
-        let suspect = if synced.failures == failures {
+        let suspect = if self.sync_failures() == failures {
             0..0
         } else {
             range
@@ -215,7 +214,7 @@ impl StreamFile {
             rewrite(stored, suspect)?;
         }
         if let Err(error) = stored.sync() {
-            synced.failures += 1;
+            self.failures.fetch_add(1, Ordering::Relaxed);
             synced.suspect = self.written.load(Ordering::Relaxed);
             return Err(error);
         }

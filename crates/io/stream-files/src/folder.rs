@@ -8,6 +8,9 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::time::Duration;
 
+/// End of the name of a file that is not closed.
+pub(crate) const PART: &str = ".part";
+
 /// Bytes that are read and written again at once.
 const REWRITE_BYTES: usize = 1 << 20;
 

@@ -10,21 +10,25 @@
 
 mod buffer;
 mod catalogue;
+mod compare;
 mod durability;
 mod engine;
 mod file;
 mod folder;
 mod local;
+mod lock;
 mod recovery;
 mod ship_state;
 mod shipments;
 mod worker;
 
 pub use catalogue::{Catalogue, CatalogueError, CatalogueLock, FileRow, FileState, Wanted};
+pub use compare::compare_file;
 pub use durability::Durability;
 pub use engine::{Engine, EngineConfig, EngineError, EngineEvent};
 pub use folder::{Folder, StoredFile};
 pub use local::{IoMode, free_bytes, probe};
+pub use lock::lock_file;
 pub use recovery::{Found, RecoverError, SummingReader, Walk};
 pub use ship_state::ShipState;
 pub use shipments::{ShipTotal, Shipment, Shipments};

@@ -1,7 +1,7 @@
 //! Folder on a disk of this machine.
 
 use crate::buffer::{BLOCK, Buffer};
-use crate::folder::{Folder, StoredFile};
+use crate::folder::{Folder, PART, StoredFile};
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, fallocate, renameat_with};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -34,7 +34,7 @@ impl IoMode {
 ///
 /// Error of the operating system if nothing can be written there at all.
 pub fn probe(folder: &Path) -> io::Result<IoMode> {
-    let path = folder.join(format!(".sheaf-probe-{}.part", std::process::id()));
+    let path = folder.join(format!(".sheaf-probe-{}{PART}", std::process::id()));
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     options.open(&path)?;

@@ -6,8 +6,7 @@
 
 use crate::catalogue::{Catalogue, CatalogueError, FileRow, FileState};
 use crate::durability::wall_ns;
-use crate::file::PART;
-use crate::folder::{Folder, StoredFile, rewrite};
+use crate::folder::{Folder, PART, StoredFile, rewrite};
 use sheaf_protect::protect;
 use sheaf_write::{FileName, Kinds, Summing, Sums, Template};
 use std::fs::File;

@@ -53,6 +53,7 @@ CREATE TABLE shipments (
     destination TEXT NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('queued', 'copying', 'verified', 'deletable', 'deleted', 'damaged')),
     attempts INTEGER NOT NULL,
+    copies INTEGER NOT NULL,
     next_ns INTEGER NOT NULL,
     changed_ns INTEGER NOT NULL,
     error TEXT,

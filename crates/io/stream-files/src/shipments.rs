@@ -16,8 +16,10 @@ pub struct Shipment {
     pub id: i64,
     /// The file.
     pub row: FileRow,
-    /// Attempts so far.
+    /// Attempts that have failed.
     pub attempts: u32,
+    /// Copies that were begun: without any, what is at the destination is not ours.
+    pub copies: u32,
 }
 
 /// Files and bytes in one state.
@@ -57,7 +59,7 @@ impl Shipments {
         self.catalogue.run(|connection| {
             let mut statement = connection.prepare(
                 "INSERT INTO shipments \
-                 SELECT id, ?1, 'queued', 0, 0, ?2, NULL FROM files \
+                 SELECT id, ?1, 'queued', 0, 0, 0, ?2, NULL FROM files \
                  WHERE state IN ('closed', 'recovered') AND NOT EXISTS \
                  (SELECT 1 FROM shipments WHERE file = files.id AND destination = ?1) \
                  AND NOT EXISTS (SELECT 1 FROM shipments WHERE file = files.id AND state IN ('deletable', 'deleted'))",
@@ -66,27 +68,32 @@ impl Shipments {
         })
     }
 
-    /// Notes that a file is not tried again before `next_ns`, although no attempt was made.
+    /// Notes that a copy is about to begin: whatever is at the destination from now on may be a part of it.
     ///
     /// # Errors
     ///
     /// As for [`enqueue`](Self::enqueue).
-    pub fn wait_until(
-        &self,
-        id: i64,
-        destination: &str,
-        next_ns: i64,
-    ) -> Result<(), CatalogueError> {
+    pub fn begin_copy(&self, id: i64, destination: &str) -> Result<(), CatalogueError> {
         self.catalogue.run(|connection| {
             connection.execute(
-                "UPDATE shipments SET next_ns = ?3 WHERE file = ?1 AND destination = ?2",
-                params![id, destination, next_ns],
+                "UPDATE shipments SET copies = copies + 1 WHERE file = ?1 AND destination = ?2",
+                params![id, destination],
             )?;
             Ok(())
         })
     }
 
-    /// Puts files back that a former life was copying to `destination`, as after an attempt. Returns how many.
+    /// Returns a number that changes when another program has written to the catalogue.
+    ///
+    /// # Errors
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub fn version(&self) -> Result<i64, CatalogueError> {
+        self.catalogue
+            .run(|connection| connection.pragma_query_value(None, "data_version", |row| row.get(0)))
+    }
+
+    /// Puts files back that a former life was copying to `destination`. Returns how many.
     ///
     /// # Errors
     ///
@@ -94,14 +101,13 @@ impl Shipments {
     pub fn requeue(&self, destination: &str) -> Result<usize, CatalogueError> {
         self.catalogue.run(|connection| {
             connection.execute(
-                "UPDATE shipments SET state = 'queued', attempts = attempts + 1 \
-                 WHERE destination = ?1 AND state = 'copying'",
+                "UPDATE shipments SET state = 'queued' WHERE destination = ?1 AND state = 'copying'",
                 [destination],
             )
         })
     }
 
-    /// Takes the oldest file that waits for `destination` and is due, and notes that it is being copied.
+    /// Takes the oldest file that waits for `destination` and is due, and notes that it is on its way.
     ///
     /// # Errors
     ///
@@ -109,7 +115,7 @@ impl Shipments {
     pub fn take(&self, destination: &str, now_ns: i64) -> Result<Option<Shipment>, CatalogueError> {
         let found = self.catalogue.run(|connection| {
             let mut statement = connection.prepare(
-                "SELECT files.*, attempts FROM shipments JOIN files ON files.id = file \
+                "SELECT files.*, attempts, copies FROM shipments JOIN files ON files.id = file \
                  WHERE destination = ?1 AND shipments.state = 'queued' AND next_ns <= ?2 \
                  ORDER BY next_ns, file LIMIT 1",
             )?;
@@ -167,7 +173,8 @@ impl Shipments {
         })
     }
 
-    /// Returns files that all of `destinations` have, the oldest first, at most `limit`.
+    /// Returns files that all of `destinations` have, and every other one that they were ever to go to; the oldest
+    /// first, at most `limit`.
     ///
     /// # Errors
     ///
@@ -181,9 +188,11 @@ impl Shipments {
         let wanted = destinations.len();
         self.catalogue.run(|connection| {
             let mut statement = connection.prepare(&format!(
-                "SELECT files.*, 0 AS attempts FROM files WHERE \
-                 (SELECT count(*) FROM shipments WHERE file = files.id AND state = 'verified' \
-                  AND destination IN ({places})) = {wanted} ORDER BY id LIMIT {limit}"
+                "SELECT files.*, 0 AS attempts, 0 AS copies FROM files JOIN \
+                 (SELECT file FROM shipments WHERE destination IN ({places}) AND state = 'verified' \
+                  GROUP BY file HAVING count(*) = {wanted}) AS there ON files.id = there.file \
+                 WHERE NOT EXISTS (SELECT 1 FROM shipments WHERE file = files.id AND state <> 'verified') \
+                 ORDER BY files.id LIMIT {limit}"
             ))?;
             let rows = statement.query_map(params_from_iter(destinations), shipment_of)?;
             rows.collect()
@@ -212,7 +221,7 @@ impl Shipments {
     pub fn deletable(&self) -> Result<Vec<Shipment>, CatalogueError> {
         self.catalogue.run(|connection| {
             let mut statement = connection.prepare(
-                "SELECT files.*, 0 AS attempts FROM files WHERE id IN \
+                "SELECT files.*, 0 AS attempts, 0 AS copies FROM files WHERE id IN \
                  (SELECT file FROM shipments WHERE state = 'deletable')",
             )?;
             let rows = statement.query_map([], shipment_of)?;
@@ -280,6 +289,7 @@ fn shipment_of(row: &Row<'_>) -> rusqlite::Result<Shipment> {
     Ok(Shipment {
         id: row.get("id")?,
         attempts: row.get("attempts")?,
+        copies: row.get("copies")?,
         row: row_of(row)?,
     })
 }

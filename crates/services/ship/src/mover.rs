@@ -8,7 +8,10 @@ use crate::pace::Pace;
 use command::Command;
 use folder::Folder;
 use http::Http;
+use sheaf_stream_files::SummingReader;
+use sheaf_write::{Kinds, Sums};
 use std::fmt;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -19,23 +22,52 @@ pub(crate) struct Stored {
     pub(crate) adler32: u32,
 }
 
+impl From<Sums> for Stored {
+    fn from(sums: Sums) -> Self {
+        Self {
+            bytes: sums.bytes,
+            adler32: sums.adler32,
+        }
+    }
+}
+
+/// Reads all of `reader`.
+fn sum(reader: impl Read) -> io::Result<Stored> {
+    let mut reader = SummingReader::new(reader, Kinds::default());
+    io::copy(&mut reader, &mut io::sink())?;
+    Ok(reader.sums().into())
+}
+
 /// Why a file is not at its destination.
 #[derive(Debug, Error)]
 pub(crate) enum MoveError {
-    /// The file on this disk cannot be read, or is not what was written.
+    /// The file on this disk cannot be read.
     #[error("{0}")]
-    Source(String),
+    Source(io::Error),
     /// The destination does not take it, or does not answer.
     #[error("{0}")]
     Destination(String),
 }
 
+impl MoveError {
+    pub(crate) fn at_destination(error: impl fmt::Display) -> Self {
+        Self::Destination(error.to_string())
+    }
+}
+
 /// Mover of files to one destination.
 pub(crate) trait Mover: fmt::Debug + Send + Sync {
-    /// Copies a file, over what is there, and returns what was read of it.
-    fn copy(&self, source: &Path, name: &str, pace: &Pace) -> Result<Stored, MoveError>;
+    /// Copies a file, over what is there, and returns what was read of it. A mover that can gives the file its name only
+    /// if that is `expected`.
+    fn copy(
+        &self,
+        source: &Path,
+        name: &str,
+        expected: Stored,
+        pace: &Pace,
+    ) -> Result<Stored, MoveError>;
 
-    /// Removes what the destination has under a name.
+    /// Removes what the destination has under a name, if it has something.
     fn remove(&self, name: &str, pace: &Pace) -> Result<(), MoveError>;
 
     /// Returns what the destination has under a name, by its own checksum or read back; none if it has nothing.

@@ -1,6 +1,7 @@
 //! A limit of the bandwidth that all copies share, and a reader that keeps it.
 
-use sheaf_write::{Kinds, Summing, Sums};
+use sheaf_stream_files::SummingReader;
+use sheaf_write::Kinds;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -48,8 +49,7 @@ impl Pace {
     ///
     /// # Errors
     ///
-    /// [`Interrupted`](io::ErrorKind::Interrupted) is taken for a signal by readers, so it is another one, if all shall
-    /// end.
+    /// An error if all shall end; not [`Interrupted`](io::ErrorKind::Interrupted), after which readers go on.
     fn take(&self, bytes: u64) -> io::Result<()> {
         self.copied.fetch_add(bytes, Ordering::Relaxed);
         let due = self.bytes_per_s.map(|rate| {
@@ -74,37 +74,23 @@ impl Pace {
     }
 }
 
-/// Reader of a file at the common pace, which sums what it reads.
+/// Reader at the common pace.
 #[derive(Debug)]
-pub(crate) struct PacedFile<'a> {
+pub(crate) struct Paced<'a> {
     file: File,
     pace: &'a Pace,
-    summing: Summing,
 }
 
-impl<'a> PacedFile<'a> {
-    pub(crate) fn open(path: &Path, pace: &'a Pace) -> io::Result<Self> {
-        Ok(Self {
-            file: File::open(path)?,
-            pace,
-            summing: Summing::new(Kinds {
-                crc32c: false,
-                xxh3: false,
-            }),
-        })
-    }
-
-    /// Returns length and checksum of all that was read.
-    pub(crate) fn sums(&self) -> Sums {
-        self.summing.sums()
-    }
-}
-
-impl Read for PacedFile<'_> {
+impl Read for Paced<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(bytes)?;
         self.pace.take(count as u64)?;
-        self.summing.update(&bytes[..count]);
         Ok(count)
     }
+}
+
+/// Opens a file to be read at the common pace, and summed.
+pub(crate) fn open_paced<'a>(path: &Path, pace: &'a Pace) -> io::Result<SummingReader<Paced<'a>>> {
+    let file = File::open(path)?;
+    Ok(SummingReader::new(Paced { file, pace }, Kinds::default()))
 }

@@ -5,13 +5,14 @@ use crate::pace::Pace;
 use crate::plan::{Backoff, Candidate, DeleteRule, Filling};
 use rand::SeedableRng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sheaf_stream_files::{CatalogueError, ShipState, ShipTotal, Shipment, Shipments, free_bytes};
-use std::collections::BTreeMap;
+use sheaf_stream_files::{
+    CatalogueError, ShipState, ShipTotal, Shipment, Shipments, free_bytes, lock_file,
+};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 use tracing::{info, warn};
@@ -118,9 +119,21 @@ impl Progress {
 /// Folder of one writer.
 struct Place {
     folder: PathBuf,
-    shipments: Shipments,
+    shipments: Arc<Mutex<Shipments>>,
+    /// Version of the catalogue whose closed files are all known.
+    seen: Option<i64>,
     filling: Filling,
     _lock: File,
+}
+
+impl Place {
+    fn shipments(&self) -> MutexGuard<'_, Shipments> {
+        lock(&self.shipments)
+    }
+}
+
+fn lock(shipments: &Mutex<Shipments>) -> MutexGuard<'_, Shipments> {
+    shipments.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A file on its way.
@@ -129,6 +142,7 @@ struct Task {
     destination: usize,
     path: PathBuf,
     shipment: Shipment,
+    shipments: Arc<Mutex<Shipments>>,
 }
 
 /// How an attempt ended.
@@ -136,7 +150,7 @@ enum Ending {
     Verified,
     /// The file on this disk is not what was written.
     Damaged(String),
-    /// Another file of that name is at the destination, of which no attempt of ours is known.
+    /// Another file of that name is at the destination, and no copy of ours was begun.
     Occupied(String),
     Failed(String),
     Stopped,
@@ -185,7 +199,7 @@ impl Shipper {
         for folder in folders {
             let place = open_place(folder)?;
             for destination in &destinations {
-                place.shipments.requeue(&destination.address)?;
+                place.shipments().requeue(&destination.address)?;
             }
             places.push(place);
         }
@@ -200,7 +214,7 @@ impl Shipper {
             filling_at: None,
         };
         for at in 0..shipper.places.len() {
-            let left = shipper.places[at].shipments.deletable()?;
+            let left = shipper.places[at].shipments().deletable()?;
             for shipment in left {
                 shipper.delete(at, &shipment)?;
             }
@@ -255,28 +269,35 @@ impl Shipper {
         tell: &mut impl FnMut(&Progress),
     ) -> Result<(), ShipError> {
         let mut away = 0;
+        let (mut progress, mut is_noted) = (self.progress()?, false);
         loop {
-            self.enqueue()?;
+            let mut is_news = self.enqueue()?;
             while away < self.config.parallel.max(1) as usize
                 && let Some(task) = self.next_task()?
             {
                 // The threads live as long as the sender does.
                 let _ = tasks.send(task);
                 away += 1;
+                is_news = true;
             }
-            self.delete_some()?;
+            is_news |= self.delete_some()?;
             self.look_at_disks();
-            let progress = self.progress()?;
+            if is_news || is_noted {
+                progress = self.progress()?;
+            }
+            progress.copied_bytes = self.pace.copied();
             tell(&progress);
             let waiting = progress.files(&[ShipState::Queued, ShipState::Copying]);
             if stop() || (self.config.is_once && waiting == 0 && away == 0) {
                 return Ok(());
             }
+            is_noted = false;
             let due = Instant::now() + LOOK;
             while let Ok((task, ending)) =
                 endings.recv_timeout(due.saturating_duration_since(Instant::now()))
             {
                 away -= 1;
+                is_noted = true;
                 self.note(&task, ending)?;
                 if let Some(task) = self.next_task()? {
                     let _ = tasks.send(task);
@@ -286,43 +307,55 @@ impl Shipper {
         }
     }
 
-    fn enqueue(&self) -> Result<(), CatalogueError> {
-        for place in &self.places {
-            for destination in self.destinations.iter() {
-                place.shipments.enqueue(&destination.address, wall_ns())?;
+    /// Takes up files that were closed since the last call. Returns whether there were some.
+    fn enqueue(&mut self) -> Result<bool, CatalogueError> {
+        let mut taken_up = 0;
+        for place in &mut self.places {
+            let version = place.shipments().version()?;
+            if place.seen == Some(version) {
+                continue;
             }
+            for destination in self.destinations.iter() {
+                let (address, now_ns) = (&destination.address, wall_ns());
+                taken_up += place.shipments().enqueue(address, now_ns)?;
+            }
+            place.seen = Some(version);
         }
-        Ok(())
+        Ok(taken_up > 0)
     }
 
     /// Takes the file that is due longest, over all folders and destinations.
     fn next_task(&self) -> Result<Option<Task>, CatalogueError> {
         let now_ns = wall_ns();
-        let mut due: BTreeMap<i64, (usize, usize)> = BTreeMap::new();
+        let mut first: Option<(i64, usize, usize)> = None;
         for (at, place) in self.places.iter().enumerate() {
             for (to, destination) in self.destinations.iter().enumerate() {
-                let next = place.shipments.next_due_ns(&destination.address)?;
-                if let Some(next_ns) = next.filter(|next_ns| *next_ns <= now_ns) {
-                    due.entry(next_ns).or_insert((at, to));
+                let next = place.shipments().next_due_ns(&destination.address)?;
+                let is_first = |next_ns| first.is_none_or(|(first_ns, ..)| next_ns < first_ns);
+                if let Some(next_ns) =
+                    next.filter(|next_ns| *next_ns <= now_ns && is_first(*next_ns))
+                {
+                    first = Some((next_ns, at, to));
                 }
             }
         }
-        let Some((_, (place, destination))) = due.pop_first() else {
+        let Some((_, at, destination)) = first else {
             return Ok(None);
         };
-        let address = &self.destinations[destination].address;
-        let taken = self.places[place].shipments.take(address, now_ns)?;
+        let (place, address) = (&self.places[at], &self.destinations[destination].address);
+        let taken = place.shipments().take(address, now_ns)?;
         Ok(taken.map(|shipment| Task {
-            place,
+            place: at,
             destination,
-            path: self.places[place].folder.join(&shipment.row.file),
+            path: place.folder.join(&shipment.row.file),
             shipment,
+            shipments: Arc::clone(&place.shipments),
         }))
     }
 
     fn note(&mut self, task: &Task, ending: Ending) -> Result<(), CatalogueError> {
         let destination = &self.destinations[task.destination].address;
-        let shipments = &self.places[task.place].shipments;
+        let shipments = self.places[task.place].shipments();
         let (id, file) = (task.shipment.id, task.shipment.row.file.as_str());
         let now_ns = wall_ns();
         match ending {
@@ -339,9 +372,7 @@ impl Shipper {
                 self.failed_attempts += 1;
                 warn!(file, %destination, %error, "A file is not shipped: the destination has another one of that name");
                 let next_ns = now_ns.saturating_add(nanos(self.config.backoff.last));
-                let state = ShipState::Queued;
-                shipments.set(id, destination, state, now_ns, Some(&error))?;
-                shipments.wait_until(id, destination, next_ns)
+                shipments.retry(id, destination, (now_ns, next_ns), &error)
             }
             Ending::Failed(error) => {
                 self.failed_attempts += 1;
@@ -354,11 +385,12 @@ impl Shipper {
         }
     }
 
-    /// Deletes files that all destinations have, by the rule.
-    fn delete_some(&mut self) -> Result<(), ShipError> {
+    /// Deletes files that all destinations have, by the rule. Returns whether there were some.
+    fn delete_some(&mut self) -> Result<bool, ShipError> {
         let Some(rule) = self.config.delete else {
-            return Ok(());
+            return Ok(false);
         };
+        let before = self.deleted_files;
         let addresses = self.destinations.iter().map(|one| one.address.clone());
         let addresses: Vec<String> = addresses.collect();
         for at in 0..self.places.len() {
@@ -369,7 +401,7 @@ impl Shipper {
             if free >= rule.free_below {
                 continue;
             }
-            let shipped = place.shipments.shipped(&addresses, DELETED_MAX)?;
+            let shipped = place.shipments().shipped(&addresses, DELETED_MAX)?;
             let candidates: Vec<Candidate> = shipped
                 .iter()
                 .map(|shipment| Candidate {
@@ -381,11 +413,11 @@ impl Shipper {
             let chosen = rule.choose(&candidates, free, wall_ns());
             for shipment in shipped.iter().filter(|one| chosen.contains(&one.id)) {
                 let (id, state) = (shipment.id, ShipState::Deletable);
-                self.places[at].shipments.set_all(id, state, wall_ns())?;
+                self.places[at].shipments().set_all(id, state, wall_ns())?;
                 self.delete(at, shipment)?;
             }
         }
-        Ok(())
+        Ok(self.deleted_files > before)
     }
 
     fn delete(&mut self, at: usize, shipment: &Shipment) -> Result<(), ShipError> {
@@ -401,7 +433,7 @@ impl Shipper {
         let synced = File::open(&place.folder).and_then(|folder| folder.sync_all());
         synced.map_err(failed)?;
         let (id, state) = (shipment.id, ShipState::Deleted);
-        place.shipments.set_all(id, state, wall_ns())?;
+        place.shipments().set_all(id, state, wall_ns())?;
         info!(file = %shipment.row.file, "A file that is shipped is deleted here");
         self.deleted_files += 1;
         Ok(())
@@ -441,7 +473,7 @@ impl Shipper {
         };
         for destination in self.destinations.iter() {
             for place in &self.places {
-                let totals = place.shipments.totals(&destination.address)?;
+                let totals = place.shipments().totals(&destination.address)?;
                 progress.add(&destination.address, &totals);
             }
         }
@@ -459,13 +491,7 @@ fn open_place(folder: &Path) -> Result<Place, ShipError> {
         folder: folder.to_owned(),
         source,
     };
-    let lock = File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(folder.join(LOCK))
-        .map_err(failed)?;
-    lock.try_lock().map_err(|error| match error {
+    let lock = lock_file(&folder.join(LOCK)).map_err(|error| match error {
         TryLockError::WouldBlock => ShipError::Locked {
             folder: folder.to_owned(),
         },
@@ -473,7 +499,8 @@ fn open_place(folder: &Path) -> Result<Place, ShipError> {
     })?;
     Ok(Place {
         folder: folder.to_owned(),
-        shipments,
+        shipments: Arc::new(Mutex::new(shipments)),
+        seen: None,
         filling: Filling::default(),
         _lock: lock,
     })
@@ -494,8 +521,10 @@ fn copy_all(
         let ending = match ship(&destinations[task.destination], &task, pace) {
             Ok(ending) => ending,
             Err(_) if pace.is_ending() => Ending::Stopped,
-            Err(MoveError::Source(error)) => Ending::Damaged(error),
-            Err(MoveError::Destination(error)) => Ending::Failed(error),
+            Err(MoveError::Source(error)) if error.kind() == io::ErrorKind::NotFound => {
+                Ending::Damaged(error.to_string())
+            }
+            Err(error) => Ending::Failed(error.to_string()),
         };
         if endings.send((task, ending)).is_err() {
             return;
@@ -505,26 +534,27 @@ fn copy_all(
 
 /// Copies a file, and compares what the destination has then with the catalogue.
 fn ship(destination: &Destination, task: &Task, pace: &Pace) -> Result<Ending, MoveError> {
-    let sums = task.shipment.row.sums;
-    let expected = Stored {
-        bytes: sums.bytes,
-        adler32: sums.adler32,
-    };
+    let expected = Stored::from(task.shipment.row.sums);
     let (mover, name) = (&destination.mover, task.shipment.row.file.as_str());
     match mover.stored(name, pace)? {
         // Copied by a life that died before it could note so.
         Some(stored) if stored == expected => return Ok(Ending::Verified),
-        Some(stored) if task.shipment.attempts == 0 => {
+        Some(stored) if task.shipment.copies == 0 => {
             return Ok(Ending::Occupied(differs("there is", expected, stored)));
         }
-        // What an attempt of ours has left.
+        // What a copy of ours has left.
         Some(_) | None => {}
     }
-    let read = mover.copy(&task.path, name, pace)?;
+    let begun = lock(&task.shipments).begin_copy(task.shipment.id, &destination.address);
+    begun.map_err(MoveError::at_destination)?;
+    let read = mover.copy(&task.path, name, expected, pace)?;
     if read != expected {
+        let mut text = differs("read", expected, read);
         // A damaged file shall not be taken for a good one.
-        mover.remove(name, pace)?;
-        return Ok(Ending::Damaged(differs("read", expected, read)));
+        if let Err(error) = mover.remove(name, pace) {
+            text += &format!("; the destination has it still: {error}");
+        }
+        return Ok(Ending::Damaged(text));
     }
     match mover.stored(name, pace)? {
         Some(stored) if stored == expected => Ok(Ending::Verified),

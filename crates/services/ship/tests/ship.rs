@@ -192,6 +192,68 @@ fn a_file_that_one_destination_lacks_is_kept() {
 }
 
 #[test]
+fn what_others_have_put_there_is_never_replaced_whatever_failed_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = tempfile::tempdir().expect("a folder");
+    write(folder.path(), 1);
+    let address = store.path().display().to_string();
+    {
+        // An attempt that did not come as far as a copy, and a death in the next one.
+        let shipments = Shipments::open(folder.path()).expect("opens");
+        shipments.enqueue(&address, 1).expect("noted");
+        let taken = shipments.take(&address, 5).expect("read").expect("waits");
+        shipments
+            .retry(taken.id, &address, (6, 7), "away")
+            .expect("noted");
+        assert!(shipments.take(&address, 8).expect("read").is_some());
+    }
+    std::fs::write(store.path().join(name(0)), "of others").expect("written");
+    let config = ShipConfig {
+        is_once: false,
+        ..config()
+    };
+    let folders = [folder.path().to_owned()];
+    let mut shipper = Shipper::open(&folders, vec![to(store.path())], config).expect("opens");
+    let is_tried = std::cell::Cell::new(false);
+    let progress = shipper.run(&|| is_tried.get(), |progress| {
+        is_tried.set(progress.failed_attempts > 2);
+    });
+    assert_eq!(progress.expect("runs").files(&[ShipState::Queued]), 1);
+    let kept = std::fs::read(store.path().join(name(0))).expect("there");
+    assert_eq!(kept, b"of others");
+}
+
+#[test]
+fn a_file_that_was_to_go_elsewhere_as_well_is_not_deleted_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(folder.path(), 2);
+    // The second destination has one of them, and was to get the other one.
+    let other = second.path().display().to_string();
+    {
+        let shipments = Shipments::open(folder.path()).expect("opens");
+        shipments.enqueue(&other, 1).expect("noted");
+        let taken = shipments.take(&other, 5).expect("read").expect("waits");
+        let state = ShipState::Verified;
+        shipments
+            .set(taken.id, &other, state, 6, None)
+            .expect("noted");
+    }
+    let delete = ShipConfig {
+        delete: Some(DELETE),
+        ..config()
+    };
+    assert_eq!(
+        ship(folder.path(), &[first.path()], delete).deleted_files,
+        1
+    );
+    assert_eq!(names(folder.path()), [name(1)]);
+    let progress = ship(folder.path(), &[first.path(), second.path()], delete);
+    assert_eq!(progress.deleted_files, 1);
+    assert_eq!(names(second.path()), [name(1)]);
+}
+
+#[test]
 fn a_file_that_is_not_what_was_written_is_named_and_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = tempfile::tempdir().expect("a folder");
@@ -258,6 +320,7 @@ fn a_shipper_that_died_anywhere_is_taken_up() {
             taken.next().unwrap(),
         );
         drop(taken);
+        shipments.begin_copy(copying.id, &address).expect("noted");
         let whole = std::fs::read(folder.path().join(&copying.row.file)).expect("written");
         std::fs::write(store.path().join(&copying.row.file), &whole[..500]).expect("a part");
         let from = folder.path().join(&copied.row.file);

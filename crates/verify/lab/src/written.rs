@@ -2,10 +2,9 @@
 
 use crate::trace::{Outcome, Trace};
 use sheaf_formats::tf_file::{NextTf, next_tf};
-use sheaf_stream_files::{Catalogue, FileRow, FileState, SummingReader};
-use sheaf_write::Kinds;
+use sheaf_stream_files::{Catalogue, FileRow, FileState, compare_file};
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// TFs that a problem names.
@@ -65,26 +64,12 @@ fn read(folder: &Path, row: &FileRow, found: &mut BTreeMap<u64, u32>) -> Result<
     if row.state == FileState::Open {
         return Err("is still open".to_owned());
     }
-    let file = File::open(folder.join(&row.file)).map_err(|error| error.to_string())?;
-    let kinds = Kinds {
-        crc32c: row.sums.crc32c.is_some(),
-        xxh3: row.sums.xxh3.is_some(),
-    };
-    let mut reader = SummingReader::new(file, kinds);
-    let mut records = 0;
-    loop {
-        match next_tf(&mut reader).map_err(|error| error.to_string())? {
-            NextTf::End => break,
-            NextTf::Broken(error) => return Err(error.to_string()),
-            NextTf::Whole(tf, _) => {
-                *found.entry(tf.tf.0).or_default() += 1;
-                records += 1;
-            }
+    compare_file(folder, row, |reader| match next_tf(reader)? {
+        NextTf::End => Ok(false),
+        NextTf::Broken(error) => Err(io::Error::new(ErrorKind::InvalidData, error)),
+        NextTf::Whole(tf, _) => {
+            *found.entry(tf.tf.0).or_default() += 1;
+            Ok(true)
         }
-    }
-    if records != row.records {
-        return Err(format!("{records} TFs, {} by the catalogue", row.records));
-    }
-    let same = row.sums.compare(&reader.sums());
-    same.map_err(|error| error.to_string())
+    })
 }

@@ -146,6 +146,9 @@ impl fmt::Display for Invariant {
     }
 }
 
+/// Invariant that is broken, and a sentence about it.
+pub(crate) type Broken = (Invariant, String);
+
 /// Violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -157,6 +160,18 @@ pub struct Violation {
     pub at: Timestamp,
     /// Description, in a sentence.
     pub detail: String,
+}
+
+impl Violation {
+    /// Returns the violation of a world without TFs, at a virtual time.
+    pub(crate) fn of((invariant, detail): Broken, at: Timestamp) -> Self {
+        Self {
+            invariant,
+            tf: None,
+            at,
+            detail,
+        }
+    }
 }
 
 impl fmt::Display for Violation {

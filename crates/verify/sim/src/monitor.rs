@@ -34,12 +34,8 @@ pub(crate) fn run(options: &MonitorOptions, trace: Trace) -> (Result<Outcome, Vi
     let dir = match folder() {
         Ok(dir) => dir,
         Err(error) => {
-            let violation = Violation {
-                invariant: Invariant::NoPanic,
-                tf: None,
-                at: Timestamp(0),
-                detail: format!("no folder for the store: {error}"),
-            };
+            let detail = format!("no folder for the store: {error}");
+            let violation = Violation::of((Invariant::NoPanic, detail), Timestamp(0));
             return (Err(violation), trace);
         }
     };
@@ -48,12 +44,7 @@ pub(crate) fn run(options: &MonitorOptions, trace: Trace) -> (Result<Outcome, Vi
     let ended = ended.unwrap_or_else(|text| Err((Invariant::NoPanic, text)));
     let result = match ended {
         Ok(()) => Ok(outcome(&world)),
-        Err((invariant, detail)) => Err(Violation {
-            invariant,
-            tf: None,
-            at: world.now(),
-            detail,
-        }),
+        Err(broken) => Err(Violation::of(broken, world.now())),
     };
     (result, std::mem::take(&mut world.trace))
 }

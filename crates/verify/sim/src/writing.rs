@@ -25,12 +25,7 @@ pub(crate) fn run(options: &WritingOptions, trace: Trace) -> (Result<Outcome, Vi
     let ended = ended.unwrap_or_else(|text| Err((Invariant::NoPanic, text)));
     let result = match ended {
         Ok(()) => Ok(world.outcome()),
-        Err((invariant, detail)) => Err(Violation {
-            invariant,
-            tf: None,
-            at: world.now(),
-            detail,
-        }),
+        Err(broken) => Err(Violation::of(broken, world.now())),
     };
     (result, std::mem::take(&mut world.trace))
 }

@@ -4,10 +4,8 @@ use crate::progress::Bar;
 use anyhow::Context as _;
 use serde_json::json;
 use sheaf_formats::tf_file::{NextTf, next_tf};
-use sheaf_stream_files::{Catalogue, FileRow, FileState, ShipState, SummingReader, Wanted};
-use sheaf_write::Kinds;
+use sheaf_stream_files::{Catalogue, FileRow, FileState, ShipState, Wanted, compare_file};
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -132,32 +130,9 @@ fn check_folder(
 
 /// Compares a file with its row.
 fn check_file(folder: &Path, row: &FileRow) -> Result<(), String> {
-    let said = |error: io::Error| error.to_string();
-    let file = File::open(folder.join(&row.file)).map_err(said)?;
-    let kinds = Kinds {
-        crc32c: row.sums.crc32c.is_some(),
-        xxh3: row.sums.xxh3.is_some(),
-    };
-    let mut reader = SummingReader::new(file, kinds);
-    let mut records = 0;
-    let broken = loop {
-        match next_tf(&mut reader).map_err(said)? {
-            NextTf::Whole(..) => records += 1,
-            NextTf::Broken(error) => break Some(error),
-            NextTf::End => break None,
-        }
-    };
-    io::copy(&mut reader, &mut io::sink()).map_err(said)?;
-    let sums = row
-        .sums
-        .compare(&reader.sums())
-        .map_err(|error| error.to_string());
-    match broken {
-        Some(error) => Err(format!("record {records}: {error}")),
-        None if records != row.records => Err(format!(
-            "{records} records, expected {} by the catalogue",
-            row.records
-        )),
-        None => sums,
-    }
+    compare_file(folder, row, |reader| match next_tf(reader)? {
+        NextTf::Whole(..) => Ok(true),
+        NextTf::Broken(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+        NextTf::End => Ok(false),
+    })
 }

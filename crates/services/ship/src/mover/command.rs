@@ -1,8 +1,8 @@
 //! Programs of others that copy: xrdcp, gfal-copy, globus-url-copy.
 
-use super::folder::copy_all;
-use super::{DestinationError, Made, MoveError, Mover, Stored};
-use crate::pace::{Pace, PacedFile};
+use super::{DestinationError, Made, MoveError, Mover, Stored, sum};
+use crate::pace::Pace;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
@@ -38,7 +38,7 @@ impl Command {
             Kind::Gfal,
             address,
             url,
-            &["gfal-copy", "gfal-sum", "gfal-stat"],
+            &["gfal-copy", "gfal-sum", "gfal-stat", "gfal-rm"],
         )
     }
 
@@ -114,65 +114,85 @@ fn said(output: &Output) -> String {
     format!("{}: {line}", output.status)
 }
 
-fn checked(words: &[&str], pace: &Pace) -> Result<Output, MoveError> {
-    let output = run(words, pace)?;
+fn succeeded(program: &str, output: Output) -> Result<Output, MoveError> {
     if output.status.success() {
         return Ok(output);
     }
     Err(MoveError::Destination(format!(
-        "{} {}",
-        words[0],
+        "{program} {}",
         said(&output)
     )))
 }
 
+fn checked(words: &[&str], pace: &Pace) -> Result<Output, MoveError> {
+    succeeded(words[0], run(words, pace)?)
+}
+
 /// Reads a checksum at the end of what a program prints, such as `adler32 0a1b2c3d`.
-fn adler32_in(output: &Output) -> Option<u32> {
+fn adler32_in(output: &Output) -> Result<u32, MoveError> {
     let text = String::from_utf8_lossy(&output.stdout);
-    u32::from_str_radix(text.split_whitespace().last()?, 16).ok()
+    let last = text.split_whitespace().last();
+    last.and_then(|last| u32::from_str_radix(last, 16).ok())
+        .ok_or_else(|| unreadable("Adler-32", output))
 }
 
-fn no_checksum(output: &Output) -> MoveError {
-    MoveError::Destination(format!("found no Adler-32 in the answer {}", said(output)))
+/// Reads the number behind `Size:`.
+fn size_in(output: &Output) -> Result<u64, MoveError> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let behind = text.split("Size:").nth(1);
+    behind
+        .and_then(|behind| behind.split_whitespace().next()?.parse().ok())
+        .ok_or_else(|| unreadable("size", output))
 }
 
-/// Sums a file of this disk.
-fn sum(path: &Path) -> Result<Stored, MoveError> {
-    let free = Pace::default();
-    let opened = PacedFile::open(path, &free);
-    let mut file = opened.map_err(|error| MoveError::Source(error.to_string()))?;
-    copy_all(&mut file, &mut io::sink())?;
-    let sums = file.sums();
-    Ok(Stored {
-        bytes: sums.bytes,
-        adler32: sums.adler32,
-    })
+fn unreadable(what: &str, output: &Output) -> MoveError {
+    MoveError::Destination(format!("found no {what} in the answer {}", said(output)))
+}
+
+/// Whether a program has failed because the file is not there.
+fn is_absent(program: &str, output: &Output) -> bool {
+    let text = said(output);
+    // XRootD's number for it, and the number that gfal's programs end with.
+    let is_number =
+        text.contains("3011") || (program.starts_with("gfal-") && output.status.code() == Some(2));
+    text.contains("No such file") || is_number
+}
+
+/// Runs a program that shows a file; none if the file is not there.
+fn shown(words: &[&str], pace: &Pace) -> Result<Option<Output>, MoveError> {
+    let output = run(words, pace)?;
+    if !output.status.success() && is_absent(words[0], &output) {
+        return Ok(None);
+    }
+    succeeded(words[0], output).map(Some)
 }
 
 impl Mover for Command {
-    fn copy(&self, source: &Path, name: &str, pace: &Pace) -> Result<Stored, MoveError> {
+    fn copy(&self, source: &Path, name: &str, _: Stored, pace: &Pace) -> Result<Stored, MoveError> {
         let (url, path) = (self.url(name), source.display().to_string());
         let local = format!("file://{path}");
         match self.kind {
             // Over what a former attempt has left; `posc`: a file that does not come whole is removed by the server.
-            Kind::Xrootd => checked(
-                &["xrdcp", "--nopbar", "--force", "--posc", &path, &url],
-                pace,
-            )?,
+            Kind::Xrootd => {
+                let words = ["xrdcp", "--nopbar", "--force", "--posc", &path, &url];
+                checked(&words, pace)?
+            }
             Kind::Gfal => checked(&["gfal-copy", "--force", "--parent", &local, &url], pace)?,
             Kind::Globus => checked(&["globus-url-copy", "-create-dest", &local, &url], pace)?,
         };
         // Read by another program: what this disk has now is what it read.
-        sum(source)
+        let read = File::open(source).and_then(sum);
+        read.map_err(MoveError::Source)
     }
 
     fn remove(&self, name: &str, pace: &Pace) -> Result<(), MoveError> {
+        let url = self.url(name);
         match self.kind {
             Kind::Xrootd => {
                 let (server, path) = self.server_and_path(name);
-                checked(&["xrdfs", &server, "rm", &path], pace).map(drop)
+                shown(&["xrdfs", &server, "rm", &path], pace).map(drop)
             }
-            Kind::Gfal => checked(&["gfal-rm", &self.url(name)], pace).map(drop),
+            Kind::Gfal => shown(&["gfal-rm", &url], pace).map(drop),
             Kind::Globus => Err(MoveError::Destination(
                 "globus-url-copy removes no files".to_owned(),
             )),
@@ -181,76 +201,35 @@ impl Mover for Command {
 
     fn stored(&self, name: &str, pace: &Pace) -> Result<Option<Stored>, MoveError> {
         let url = self.url(name);
-        match self.kind {
-            Kind::Xrootd => {
-                let (server, path) = self.server_and_path(name);
-                let stat = run(&["xrdfs", &server, "stat", &path], pace)?;
-                if !stat.status.success() {
-                    let text = said(&stat);
-                    let is_absent = text.contains("3011") || text.contains("No such file");
-                    return if is_absent {
-                        Ok(None)
-                    } else {
-                        Err(MoveError::Destination(format!("xrdfs {text}")))
-                    };
-                }
-                let text = String::from_utf8_lossy(&stat.stdout);
-                let size = text
-                    .lines()
-                    .find_map(|line| line.trim().strip_prefix("Size:"));
-                let bytes = size.and_then(|size| size.trim().parse().ok());
-                let bytes = bytes.ok_or_else(|| {
-                    MoveError::Destination(format!("found no size in the answer {}", said(&stat)))
-                })?;
-                let query = ["xrdfs", &server, "query", "checksum", &path];
-                let output = checked(&query, pace)?;
-                let adler32 = adler32_in(&output).ok_or_else(|| no_checksum(&output))?;
-                Ok(Some(Stored { bytes, adler32 }))
-            }
-            Kind::Gfal => {
-                let stat = run(&["gfal-stat", &url], pace)?;
-                if !stat.status.success() {
-                    let text = said(&stat);
-                    let is_absent = stat.status.code() == Some(2) || text.contains("No such file");
-                    return if is_absent {
-                        Ok(None)
-                    } else {
-                        Err(MoveError::Destination(format!("gfal-stat {text}")))
-                    };
-                }
-                let text = String::from_utf8_lossy(&stat.stdout);
-                let size = text
-                    .split("Size:")
-                    .nth(1)
-                    .and_then(|rest| rest.split_whitespace().next());
-                let bytes = size.and_then(|size| size.parse().ok());
-                let bytes = bytes.ok_or_else(|| {
-                    MoveError::Destination(format!("found no size in the answer {}", said(&stat)))
-                })?;
-                let output = checked(&["gfal-sum", &url, "ADLER32"], pace)?;
-                let adler32 = adler32_in(&output).ok_or_else(|| no_checksum(&output))?;
-                Ok(Some(Stored { bytes, adler32 }))
-            }
-            Kind::Globus => {
-                let back =
-                    std::env::temp_dir().join(format!(".sheaf-ship-{}-{name}", std::process::id()));
-                let local = format!("file://{}", back.display());
-                let output = run(&["globus-url-copy", &url, &local], pace)?;
-                let found = if output.status.success() {
-                    sum(&back).map(Some)
-                } else {
-                    let text = said(&output);
-                    let is_absent = text.contains("No such file");
-                    if is_absent {
-                        Ok(None)
-                    } else {
-                        Err(MoveError::Destination(format!("globus-url-copy {text}")))
-                    }
-                };
-                // Not there if nothing came.
-                let _ = std::fs::remove_file(&back);
-                found
-            }
-        }
+        let (server, path) = self.server_and_path(name);
+        let (stat, query) = match self.kind {
+            Kind::Xrootd => (
+                vec!["xrdfs", &server, "stat", &path],
+                vec!["xrdfs", &server, "query", "checksum", &path],
+            ),
+            Kind::Gfal => (vec!["gfal-stat", &url], vec!["gfal-sum", &url, "ADLER32"]),
+            Kind::Globus => return read_back(&url, name, pace),
+        };
+        let Some(stat) = shown(&stat, pace)? else {
+            return Ok(None);
+        };
+        Ok(Some(Stored {
+            bytes: size_in(&stat)?,
+            adler32: adler32_in(&checked(&query, pace)?)?,
+        }))
     }
+}
+
+/// Copies a file back, for a program that knows no checksums.
+fn read_back(url: &str, name: &str, pace: &Pace) -> Result<Option<Stored>, MoveError> {
+    let back = std::env::temp_dir().join(format!(".sheaf-ship-{}-{name}", std::process::id()));
+    let local = format!("file://{}", back.display());
+    let copied = shown(&["globus-url-copy", url, &local], pace);
+    let stored = copied.and_then(|copied| {
+        let stored = copied.map(|_| File::open(&back).and_then(sum)).transpose();
+        stored.map_err(MoveError::at_destination)
+    });
+    // Not there if nothing came.
+    let _ = std::fs::remove_file(&back);
+    stored
 }

@@ -1,10 +1,10 @@
 //! A folder, as of another disk or a file system of many machines.
 
-use super::{DestinationError, Made, MoveError, Mover, Stored};
-use crate::pace::{Pace, PacedFile};
+use super::{DestinationError, Made, MoveError, Mover, Stored, sum};
+use crate::pace::{Pace, open_paced};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Bytes that are copied at once.
@@ -26,68 +26,55 @@ impl Folder {
     }
 }
 
-fn at_destination(error: &io::Error) -> MoveError {
-    MoveError::Destination(error.to_string())
-}
-
-/// Copies through a buffer of our own: a copy within the kernel would pass by the sum.
-pub(super) fn copy_all(from: &mut impl io::Read, to: &mut impl io::Write) -> Result<(), MoveError> {
-    let mut piece = vec![0; PIECE];
-    loop {
-        let count = from
-            .read(&mut piece)
-            .map_err(|error| MoveError::Source(error.to_string()))?;
-        if count == 0 {
-            return Ok(());
-        }
-        let written = to.write_all(&piece[..count]);
-        written.map_err(|error| at_destination(&error))?;
-    }
-}
-
 impl Mover for Folder {
-    fn copy(&self, source: &Path, name: &str, pace: &Pace) -> Result<Stored, MoveError> {
-        let opened = PacedFile::open(source, pace);
-        let mut from = opened.map_err(|error| MoveError::Source(error.to_string()))?;
+    fn copy(
+        &self,
+        source: &Path,
+        name: &str,
+        expected: Stored,
+        pace: &Pace,
+    ) -> Result<Stored, MoveError> {
+        let mut from = open_paced(source, pace).map_err(MoveError::Source)?;
         let part = self.0.join(format!(".{name}.part"));
-        let mut to = File::create(&part).map_err(|error| at_destination(&error))?;
-        copy_all(&mut from, &mut to)?;
-        let synced = to
-            .sync_all()
-            .and_then(|()| {
+        let mut to = File::create(&part).map_err(MoveError::at_destination)?;
+        // Not `io::copy`: it does not say which side fails.
+        let mut piece = vec![0; PIECE];
+        loop {
+            let count = from.read(&mut piece).map_err(MoveError::Source)?;
+            if count == 0 {
+                break;
+            }
+            let written = to.write_all(&piece[..count]);
+            written.map_err(MoveError::at_destination)?;
+        }
+        let read = Stored::from(from.sums());
+        let named = if read == expected {
+            to.sync_all().and_then(|()| {
                 // What is read back shall come from the disk. A file system that cannot do that is read as it can.
                 let _ = fadvise(&to, 0, None, Advice::DontNeed);
-                std::fs::rename(&part, self.0.join(name))
+                std::fs::rename(&part, self.0.join(name))?;
+                File::open(&self.0)?.sync_all()
             })
-            .and_then(|()| File::open(&self.0)?.sync_all());
-        synced.map_err(|error| at_destination(&error))?;
-        let sums = from.sums();
-        Ok(Stored {
-            bytes: sums.bytes,
-            adler32: sums.adler32,
-        })
+        } else {
+            std::fs::remove_file(&part)
+        };
+        named.map_err(MoveError::at_destination)?;
+        Ok(read)
     }
 
     fn remove(&self, name: &str, _: &Pace) -> Result<(), MoveError> {
-        std::fs::remove_file(self.0.join(name)).map_err(|error| at_destination(&error))
+        match std::fs::remove_file(self.0.join(name)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(MoveError::at_destination),
+        }
     }
 
-    fn stored(&self, name: &str, pace: &Pace) -> Result<Option<Stored>, MoveError> {
+    fn stored(&self, name: &str, _: &Pace) -> Result<Option<Stored>, MoveError> {
         // Read at its own speed: the limit is for what goes over the way.
-        let free = Pace::default();
-        let mut file = match PacedFile::open(&self.0.join(name), &free) {
+        let stored = match File::open(self.0.join(name)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(|error| at_destination(&error))?,
+            opened => opened.and_then(sum),
         };
-        if pace.is_ending() {
-            return Err(MoveError::Destination("the shipper ends".to_owned()));
-        }
-        copy_all(&mut file, &mut io::sink())
-            .map_err(|error| MoveError::Destination(error.to_string()))?;
-        let sums = file.sums();
-        Ok(Some(Stored {
-            bytes: sums.bytes,
-            adler32: sums.adler32,
-        }))
+        stored.map(Some).map_err(MoveError::at_destination)
     }
 }

@@ -1,17 +1,15 @@
 //! A server that takes files by PUT, as WebDAV does.
 
-use super::folder::copy_all;
-use super::{Access, DestinationError, Made, MoveError, Mover, Stored};
-use crate::pace::{Pace, PacedFile};
+use super::{Access, DestinationError, Made, MoveError, Mover, Stored, sum};
+use crate::pace::{Pace, open_paced};
 use rustls::crypto::ring;
-use sheaf_write::{Kinds, Summing};
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::http::{Response, StatusCode};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
-use ureq::{Agent, Body, SendBody};
+use ureq::typestate::WithoutBody;
+use ureq::{Agent, Body, RequestBuilder, SendBody};
 
 /// Longest time until a server takes a connection, and until it answers.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -22,20 +20,6 @@ pub(super) struct Http {
     address: String,
     token_file: Option<PathBuf>,
     agent: Agent,
-}
-
-/// Sums what is written into it.
-struct SummingSink(Summing);
-
-impl Write for SummingSink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl Http {
@@ -73,23 +57,19 @@ impl Http {
         format!("{}/{name}", self.address)
     }
 
-    fn authorization(&self) -> Result<Option<String>, MoveError> {
-        let read = self.token_file.as_deref().map(token).transpose();
-        let token = read.map_err(|error| MoveError::Destination(error.to_string()))?;
-        Ok(token.map(|token| format!("Bearer {token}")))
+    /// Adds the token to a request.
+    fn with_token<B>(&self, request: RequestBuilder<B>) -> Result<RequestBuilder<B>, MoveError> {
+        let Some(file) = &self.token_file else {
+            return Ok(request);
+        };
+        let token = token(file).map_err(MoveError::at_destination)?;
+        Ok(request.header("authorization", format!("Bearer {token}")))
     }
 
-    fn ask(&self, is_head: bool, name: &str) -> Result<Response<Body>, MoveError> {
-        let url = self.url(name);
-        let mut request = match is_head {
-            true => self.agent.head(&url),
-            false => self.agent.get(&url),
-        };
-        if let Some(authorization) = self.authorization()? {
-            request = request.header("authorization", authorization);
-        }
-        let answer = request.header("want-digest", "adler32").call();
-        answer.map_err(|error| MoveError::Destination(error.to_string()))
+    /// Sends a request without a body.
+    fn ask(&self, request: RequestBuilder<WithoutBody>) -> Result<Response<Body>, MoveError> {
+        let answer = self.with_token(request)?.call();
+        answer.map_err(MoveError::at_destination)
     }
 }
 
@@ -137,80 +117,59 @@ fn adler32_of(answer: &Response<Body>) -> Option<u32> {
     })
 }
 
-fn unexpected(what: &str, answer: &mut Response<Body>) -> MoveError {
+/// Refuses an answer that says that something did not work.
+fn checked(what: &str, mut answer: Response<Body>) -> Result<Response<Body>, MoveError> {
     let status = answer.status();
+    if status.is_success() {
+        return Ok(answer);
+    }
     let body = answer.body_mut().with_config().limit(1000);
     let body = body.lossy_utf8(true).read_to_string().unwrap_or_default();
     let line = body.lines().next().unwrap_or_default();
-    MoveError::Destination(format!("{what}: status {status} {line}"))
+    Err(MoveError::Destination(format!(
+        "{what}: status {status} {line}"
+    )))
 }
 
 impl Mover for Http {
-    fn copy(&self, source: &Path, name: &str, pace: &Pace) -> Result<Stored, MoveError> {
-        let at_source = |error: io::Error| MoveError::Source(error.to_string());
-        let length = std::fs::metadata(source).map_err(at_source)?.len();
-        let mut file = PacedFile::open(source, pace).map_err(at_source)?;
-        let mut request = self
+    fn copy(&self, source: &Path, name: &str, _: Stored, pace: &Pace) -> Result<Stored, MoveError> {
+        let length = std::fs::metadata(source).map_err(MoveError::Source)?.len();
+        let mut file = open_paced(source, pace).map_err(MoveError::Source)?;
+        let request = self
             .agent
             .put(self.url(name))
             .header("content-length", length.to_string())
             .header("content-type", "application/octet-stream");
-        if let Some(authorization) = self.authorization()? {
-            request = request.header("authorization", authorization);
-        }
-        let sent = request.send(SendBody::from_reader(&mut file));
-        let mut answer = sent.map_err(|error| MoveError::Destination(error.to_string()))?;
-        if !answer.status().is_success() {
-            return Err(unexpected("PUT", &mut answer));
-        }
-        let sums = file.sums();
-        Ok(Stored {
-            bytes: sums.bytes,
-            adler32: sums.adler32,
-        })
+        let sent = self
+            .with_token(request)?
+            .send(SendBody::from_reader(&mut file));
+        checked("PUT", sent.map_err(MoveError::at_destination)?)?;
+        Ok(file.sums().into())
     }
 
     fn remove(&self, name: &str, _: &Pace) -> Result<(), MoveError> {
-        let mut request = self.agent.delete(self.url(name));
-        if let Some(authorization) = self.authorization()? {
-            request = request.header("authorization", authorization);
+        let answer = self.ask(self.agent.delete(self.url(name)))?;
+        if answer.status() == StatusCode::NOT_FOUND {
+            return Ok(());
         }
-        let answer = request.call();
-        let mut answer = answer.map_err(|error| MoveError::Destination(error.to_string()))?;
-        match answer.status().is_success() {
-            true => Ok(()),
-            false => Err(unexpected("DELETE", &mut answer)),
-        }
+        checked("DELETE", answer).map(drop)
     }
 
     fn stored(&self, name: &str, _: &Pace) -> Result<Option<Stored>, MoveError> {
-        let mut head = self.ask(true, name)?;
+        let url = self.url(name);
+        let head = self.ask(self.agent.head(&url).header("want-digest", "adler32"))?;
         if head.status() == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        if !head.status().is_success() {
-            return Err(unexpected("HEAD", &mut head));
-        }
+        let head = checked("HEAD", head)?;
         let length = head.headers().get("content-length");
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         if let (Some(bytes), Some(adler32)) = (length, adler32_of(&head)) {
             return Ok(Some(Stored { bytes, adler32 }));
         }
         // A server that knows no Adler-32: all of the file comes back.
-        let mut answer = self.ask(false, name)?;
-        if !answer.status().is_success() {
-            return Err(unexpected("GET", &mut answer));
-        }
-        let mut sink = SummingSink(Summing::new(Kinds {
-            crc32c: false,
-            xxh3: false,
-        }));
-        copy_all(&mut answer.body_mut().as_reader(), &mut sink)
-            .map_err(|error| MoveError::Destination(error.to_string()))?;
-        let sums = sink.0.sums();
-        Ok(Some(Stored {
-            bytes: sums.bytes,
-            adler32: sums.adler32,
-        }))
+        let mut answer = checked("GET", self.ask(self.agent.get(&url))?)?;
+        let stored = sum(answer.body_mut().as_reader());
+        stored.map(Some).map_err(MoveError::at_destination)
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use sheaf_figures::stat;
 use sheaf_protocol::Timestamp;
 use sheaf_stream_files::{Catalogue, Durability, Engine, EngineConfig, FileRow, FileState};
-use sheaf_write::{FileName, Kinds, Place, StreamId, Sums, SyncEvery, Template};
+use sheaf_write::{FileName, Place, StreamId, Sums, SyncEvery, Template};
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
@@ -160,7 +160,6 @@ fn settings(folder: &Path) -> anyhow::Result<EngineConfig> {
         durability: Durability::Every.name().to_owned(),
         seed: 1,
     })?;
-    config.writer.kinds = Kinds::default();
     config.writer.sync_every = Some(SyncEvery {
         bytes: 8_000_000,
         time: Duration::from_secs(3600),

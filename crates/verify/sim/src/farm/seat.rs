@@ -370,17 +370,14 @@ impl Seat {
                     return over("commits to one EPN", commits as u64, COMMITS_MAX.into());
                 }
                 // An EPN that is back keeps its TFs, whatever was assigned elsewhere meanwhile: they are booked on top.
-                let times = if options.kind == SeedFamily::Calm {
-                    1
+                // It reports all that it holds, four times its slots at most (above), and what was assigned to it
+                // before that comes on top.
+                let (times, slots_times) = if options.kind == SeedFamily::Calm {
+                    (1, 1)
                 } else {
-                    3
+                    (3, 4 + 1)
                 };
-                // It reports all that it holds, which is bounded above, beside what was assigned to it before that.
-                let slots_max = if options.kind == SeedFamily::Calm {
-                    u64::from(options.slots)
-                } else {
-                    5 * u64::from(options.slots)
-                };
+                let slots_max = slots_times * u64::from(options.slots);
                 // A new leader books a TF that an EPN holds at its largest size, until its FLPs have announced it.
                 let has_adopted = icn
                     .scheduler()

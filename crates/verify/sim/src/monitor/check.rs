@@ -4,15 +4,12 @@ use super::collector::Collector;
 use super::model::Model;
 use super::model::store::{Found, StoreModel};
 use super::names::OutName;
-use crate::invariant::Invariant;
+use crate::invariant::{Broken, Invariant};
 use sheaf_processing::Fate;
 use sheaf_query::{Data, Selection, Source as _};
 use sheaf_sample_store::Disk;
 use sheaf_samples::{Bucket, Labels, Matcher, Matches, Sample};
 use std::collections::BTreeMap;
-
-/// A broken promise, without its time.
-pub(super) type Broken = (Invariant, String);
 
 /// Levels that every store keeps, in ms.
 const LEVELS_MS: [i64; 3] = [10_000, 60_000, 3_600_000];

@@ -3,7 +3,7 @@
 mod inject;
 mod judge;
 
-use super::check::{self, Broken, broken};
+use super::check::{self, broken};
 use super::client::{Client, Item, Parcel};
 use super::collector::{Collector, Kept};
 use super::disk::SimDisk;
@@ -12,7 +12,7 @@ use super::model::store::DAY_MS;
 use super::names::Metric;
 use super::options::{BEGIN_MS, Death, MonitorOptions, Operators, TURN_MS, Way};
 use crate::dice::Dice;
-use crate::invariant::Invariant;
+use crate::invariant::{Broken, Invariant};
 use crate::trace::{Hash, Line, Trace};
 use sheaf_protocol::Timestamp;
 use sheaf_sample_store::Disk;

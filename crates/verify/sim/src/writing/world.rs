@@ -5,7 +5,7 @@ use super::options::{DeathOptions, WritingOptions};
 use super::record::{self, Found, Numbered};
 use crate::dice::Dice;
 use crate::farm::Outcome;
-use crate::invariant::Invariant;
+use crate::invariant::{Broken, Invariant};
 use crate::trace::{Hash, Line, Trace};
 use crate::watch::Accounting;
 use sheaf_protocol::Timestamp;
@@ -20,9 +20,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-/// Broken invariant, and what is wrong.
-type Broken = (Invariant, String);
 
 /// Run of all records.
 const RUN: u64 = 3;
@@ -316,7 +313,8 @@ impl<'a> World<'a> {
         ))
     }
 
-    /// Lets the workers do twice what waits for them, and the engine order what follows from it.
+    /// Lets the workers do what waits for them, the engine order what follows from it, and so on: an order has at most two
+    /// that follow.
     fn are_idle(&mut self, engine: &mut Engine<Numbered>) -> Result<bool, Broken> {
         for _ in 0..3 {
             for worker in 0..self.options.workers {

@@ -1,9 +1,9 @@
 //! Faults as they happen.
 
-use super::super::check::{Broken, broken};
+use super::super::check::broken;
 use super::super::options::{Fault, Operators};
 use super::World;
-use crate::invariant::Invariant;
+use crate::invariant::{Broken, Invariant};
 
 impl World<'_> {
     pub(super) fn inject(&mut self, fault: Fault) -> Result<(), Broken> {

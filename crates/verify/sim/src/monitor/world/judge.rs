@@ -1,11 +1,11 @@
 //! Comparison of the collector, its store and the sums with the model.
 
-use super::super::check::{self, Broken, broken};
+use super::super::check::{self, broken};
 use super::super::collector::Collector;
 use super::super::names::source;
 use super::super::options::Fault;
 use super::{Journey, Sent, World};
-use crate::invariant::Invariant;
+use crate::invariant::{Broken, Invariant};
 
 impl World<'_> {
     pub(super) fn audit(&mut self, collector: &Collector) -> Result<(), Broken> {
