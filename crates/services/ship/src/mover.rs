@@ -57,8 +57,8 @@ impl MoveError {
 
 /// Mover of files to one destination.
 pub(crate) trait Mover: fmt::Debug + Send + Sync {
-    /// Copies a file, over what is there, and returns what was read of it. A mover that can gives the file its name only
-    /// if that is `expected`.
+    /// Copies a file, over what is there, and returns what was read of it. A mover that can gives the file its name
+    /// only if that is `expected`.
     fn copy(
         &self,
         source: &Path,

@@ -313,8 +313,8 @@ impl<'a> World<'a> {
         ))
     }
 
-    /// Lets the workers do what waits for them, the engine order what follows from it, and so on: an order has at most two
-    /// that follow.
+    /// Lets the workers do what waits for them, the engine order what follows from it, and so on: an order has at most
+    /// two that follow.
     fn are_idle(&mut self, engine: &mut Engine<Numbered>) -> Result<bool, Broken> {
         for _ in 0..3 {
             for worker in 0..self.options.workers {
