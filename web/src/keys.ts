@@ -12,6 +12,7 @@ export const KEYS: Key[] = [
   { key: "2", text: "explorer" },
   { key: "3", text: "alarms" },
   { key: "4", text: "sources" },
+  { key: "5", text: "files" },
   { key: "/", text: "to the filter, or to the expression" },
   { key: "[  ]", text: "node before, node after" },
   { key: "p", text: "hold the chart of the explorer, or go on" },
@@ -24,7 +25,7 @@ export const KEYS: Key[] = [
 /** What a key asks for. */
 export type Wish = { go: string } | { press: string } | { focus: string } | { do: "theme" | "help" | "close" } | null;
 
-const PATHS = ["/", "/explore", "/alarms", "/sources"];
+const PATHS = ["/", "/explore", "/alarms", "/sources", "/files"];
 
 /** Returns what `key` asks for; within a field only Esc does. */
 export function wish(key: string, isInField: boolean): Wish {

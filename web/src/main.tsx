@@ -15,6 +15,7 @@ import type { Link } from "./live";
 import { Alarms } from "./pages/alarms";
 import { Explore } from "./pages/explore";
 import { Farm } from "./pages/farm";
+import { Files } from "./pages/files";
 import { Node } from "./pages/node";
 import { Sources } from "./pages/sources";
 import { Dark } from "./parts/chart";
@@ -26,6 +27,7 @@ const TABS: [path: string, name: string][] = [
   ["/explore", "Explore"],
   ["/alarms", "Alarms"],
   ["/sources", "Sources"],
+  ["/files", "Files"],
 ];
 
 function App() {
@@ -91,6 +93,7 @@ function Page({ path, search, scope }: { path: string; search: URLSearchParams; 
   if (path === "/explore") return <Explore search={search} />;
   if (path === "/alarms") return <Alarms />;
   if (path === "/sources") return <Sources />;
+  if (path === "/files") return <Files scope={scope} />;
   if (path.startsWith("/node/")) {
     const name = decodeURIComponent(path.slice(6));
     return <Node key={name} name={name} scope={scope} />;
@@ -98,8 +101,8 @@ function Page({ path, search, scope }: { path: string; search: URLSearchParams; 
   return (
     <Nothing title={`There is no page ${path}`}>
       <p>
-        There are <a href="/">the farm</a>, <a href="/explore">the explorer</a>, <a href="/alarms">alarms</a> and{" "}
-        <a href="/sources">sources</a>.
+        There are <a href="/">the farm</a>, <a href="/explore">the explorer</a>, <a href="/alarms">alarms</a>,{" "}
+        <a href="/sources">sources</a> and <a href="/files">files</a>.
       </p>
     </Nothing>
   );

@@ -93,6 +93,27 @@ export function ofFarm(scope: Scope) {
   };
 }
 
+/** What writers of files report: by node, and by stream. */
+export function ofFiles(scope: Scope) {
+  const minute = { ...scope, window_s: Math.max(60, scope.window_s) };
+  const free = fresh("write_free_bytes", scope);
+  const lost = `deriv(${select("write_free_bytes", scope)}[${minute.window_s}s])`;
+  return {
+    rate: `${PER_NODE} (${rate("write_written_bytes_total", scope)})`,
+    queued: `${PER_NODE} (${fresh("write_queued_bytes", scope)})`,
+    lag: `max by (node) (${fresh("write_lag_seconds", scope)})`,
+    open: `${PER_NODE} (${fresh("write_open_files", scope)})`,
+    failures: `${PER_NODE} (${fresh("write_failures_total", scope)})`,
+    free: `min by (node) (${free})`,
+    /** Seconds until the disk is full, if it goes on as in the last minute. */
+    full: `min by (node) (${free} / (0 - (${lost} < 0)))`,
+    rateOfStreams: `sum by (stream) (${rate("write_written_bytes_total", scope)})`,
+    tfsOfStreams: `sum by (stream) (${rate("write_written_total", scope)})`,
+    inFlight: `sum by (stream) (${fresh("write_taken_total", scope)} - ${fresh("write_written_total", scope)})`,
+    filesClosed: `sum by (stream) (${rate("write_files_closed_total", minute)} * 60)`,
+  };
+}
+
 /** A chart of a node: title, kind of values, expressions with names. */
 export interface Chart {
   title: string;

@@ -169,6 +169,21 @@ export class Farm {
         line("build_tf_incomplete_total", 0),
         line("build_tf_bytes_total", (tfs * 3.3e6) / this.epns + 4e6 * wave),
         line("build_open_bytes", 3e7 * wave),
+        line("write_free_bytes", 1e12 - (tfs * 3.3e6) / this.epns),
+        line("write_queued_bytes", 2e7 * wave),
+        line("write_lag_seconds", 0),
+        line("write_open_files", 2),
+        line("write_failures_total", 0),
+        ...["physics", "calib"].flatMap((stream, place) => {
+          const share = Math.floor((tfs * (place ? 0.1 : 0.9)) / this.epns);
+          const of = `,stream=${stream}`;
+          return [
+            line("write_taken_total", share + 3, of),
+            line("write_written_total", share, of),
+            line("write_written_bytes_total", share * 3.3e6, of),
+            line("write_files_closed_total", Math.floor(seconds / 10), of),
+          ];
+        }),
       ],
     };
     return [

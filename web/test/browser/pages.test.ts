@@ -74,6 +74,7 @@ const ROUTES: [route: string, sign: string][] = [
   ["/explore?q=sum%20by%20(node)%20(rate(build_tf_bytes_total%5B5s%5D))&span=300", 'h2:has-text("6 series")'],
   ["/alarms", ".empty h3, .alarms"],
   ["/sources", "tbody tr"],
+  ["/files", 'td a:has-text("epn:5")'],
 ];
 
 const NARROW_AND_WIDE = [

@@ -455,6 +455,7 @@ test("every metric that the pages and the dashboards ask for exists", () => {
     queries.states(scope),
     ...Object.values(queries.ofNodes(scope)),
     ...Object.values(queries.ofFarm(scope)),
+    ...Object.values(queries.ofFiles(scope)),
     ...["icn:0", "flp:0", "epn:0", "other:0"]
       .flatMap((name) => queries.chartsOf(name, scope))
       .flatMap(({ lines }) => lines.map(([, query]) => query)),
