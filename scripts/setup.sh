@@ -51,6 +51,7 @@ need_packages() {
     for entry in $test_files; do
         [ -f "${entry%%:*}" ] || missing="$missing ${entry##*:}"
     done
+    python3 -c 'import ensurepip' >/dev/null 2>&1 || missing="$missing python3-venv"
     [ -n "$missing" ] || return 0
     if [ "$(id -u)" -ne 0 ] || ! has apt-get; then
         fail "missing:$missing; as root on Debian: apt-get install$missing"

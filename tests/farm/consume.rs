@@ -1,11 +1,15 @@
 //! Consumers that look at TFs in the memory of an EPN: after the death of any process no TF is taken twice and no byte
 //! differs.
 
-use crate::harness::{DemoDir, Running, Summary, farm_turn, sheaf, write};
+use crate::harness::{DemoDir, Running, Summary, farm_turn, sheaf, start, start_icn, write};
+use crate::streams::json_of;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 /// A consumer that writes down what it gets.
 fn consumer(socket: &Path, log: &Path, words: &[&str]) -> Running {
@@ -135,6 +139,106 @@ fn an_epn_that_is_killed_leaves_its_consumer_whole_and_comes_back_to_it() {
     assert!(
         missing.len() as u64 <= abandoned,
         "{missing:?} are missing, {abandoned} are abandoned"
+    );
+}
+
+/// Makes a pipe with a name, and opens it for reading. Its writer stops when it is full.
+fn pipe(path: &Path) -> File {
+    let made = Command::new("mkfifo").arg(path).status();
+    assert!(made.expect("this test needs mkfifo").success());
+    // Also without a writer it opens at once.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    let flags = flags.try_into().unwrap();
+    let reader = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    reader.unwrap()
+}
+
+/// Whether a process waits for a reader of a pipe, as the kernel says.
+fn waits_for_reader(process: &Running) -> bool {
+    let path = format!("/proc/{}/wchan", process.pid().as_raw_nonzero());
+    let place = std::fs::read_to_string(path);
+    place.is_ok_and(|place| place.contains("pipe_write"))
+}
+
+/// Ids of the TFs in the files of a stream.
+fn tfs_of(files: &str, stream: &str) -> BTreeSet<u64> {
+    let mut tfs = BTreeSet::new();
+    for row in json_of(&["files", "list", files, "--stream", stream, "--json"]) {
+        let text = |key: &str| row[key].as_str().unwrap();
+        let path = Path::new(text("directory")).join(text("file"));
+        for tf in json_of(&["files", "read", path.to_str().unwrap(), "--json"]) {
+            assert!(tfs.insert(tf["tf"].as_u64().unwrap()), "twice: {tf}");
+        }
+    }
+    tfs
+}
+
+#[test]
+fn a_filter_decides_what_is_written_and_what_it_had_when_it_died_is_kept() {
+    let _turn = farm_turn();
+    let folder = tempfile::tempdir().unwrap();
+    let (at, files) = (folder.path(), folder.path().join("files"));
+    std::fs::create_dir(&files).unwrap();
+    let (place, socket) = (at.display(), at.join("consumers"));
+    let text = format!(
+        "[run]\nflps = 2\nepns = 1\ntimeframes = 400\n\
+         [icn]\naddress = \"unix:{place}/icn.sock\"\n\
+         [flp]\nhold_bytes = 67108864\nrate_hz = 100.0\nstf_bytes_max = 1048576\n\
+         [flp.source]\nkind = \"generator\"\nbytes_mean = 2000\n\
+         [epn]\nlisten = \"unix:{place}/epn.sock\"\n\
+         [epn.build]\ncapacity_bytes = 16777216\n\
+         [icn.scheduler]\nstf_bytes_max = 1048576\ntf_bytes_max = 4194304\n\
+         [epn.sink]\nkind = \"shm\"\npath = {socket:?}\nreclaim_ms = 100\n\
+         [epn.sink.write]\ndirectory = {files:?}\nfree_min_mib = 0\n\
+         [[epn.sink.write.stream]]\nname = \"physics\"\ntags = [\"physics\"]\n\
+         [[epn.sink.write.stream]]\nname = \"made\"\nproduct = true\n\
+         [[epn.sink.write.stream]]\nname = \"debug\"\ntags = [\"unanswered\"]\n"
+    );
+    let config = write(at, "farm.toml", &text);
+    let icn = start_icn(at, &config, &[]);
+    let epn = start(at, &config, "epn", 0, &[]);
+    let flps = [0, 1].map(|flp| start(at, &config, "flp", flp, &[]));
+    // Stops with a TF in its hands when its log takes no more.
+    let log = at.join("log");
+    let _reader = pipe(&log);
+    let stuck = consumer(&socket, &log, &[]);
+    while !waits_for_reader(&stuck) {
+        icn.await_line("\"books\"");
+    }
+    let filter = consumer(
+        &socket,
+        &at.join("filtered"),
+        &["--tag", "jet,physics", "--tag-every", "10", "--product"],
+    );
+    filter.await_line("TF/s");
+    stuck.signal(Signal::KILL);
+    stuck.end();
+    for node in [icn, epn, filter].into_iter().chain(flps) {
+        let ended = node.end();
+        assert!(ended.status.success(), "{}", ended.stderr);
+    }
+    let files = files.to_str().unwrap();
+    let had = tfs(&at.join("filtered"));
+    let tagged: BTreeSet<u64> = had.iter().copied().filter(|tf| tf % 10 == 0).collect();
+    assert!(tagged.len() >= 10, "{had:?}");
+    assert_eq!(tfs_of(files, "physics"), tagged);
+    assert_eq!(tfs_of(files, "made"), tagged);
+    let debug = tfs_of(files, "debug");
+    assert_eq!(debug.len(), 1, "{debug:?}");
+    assert!(debug.is_disjoint(&had), "it went to no other");
+    // What the filter made of a TF is its line of JSON.
+    let row = &json_of(&["files", "list", files, "--stream", "made", "--json"])[0];
+    let path = Path::new(row["directory"].as_str().unwrap()).join(row["file"].as_str().unwrap());
+    let bytes = std::fs::read(path).unwrap();
+    let line = String::from_utf8_lossy(&bytes);
+    let first = tagged.first().unwrap();
+    assert!(line.contains(&format!("\"tf\":{first},")), "{line}");
+    // Streams leave TFs out on purpose; what they have is whole, and a product is no TF.
+    let verified = sheaf(&["data", "verify", at.to_str().unwrap(), "--sink", files]);
+    let text = verified.stdout.join("\n");
+    assert!(
+        !text.contains("damaged") && !text.contains("65535"),
+        "{text}"
     );
 }
 

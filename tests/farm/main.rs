@@ -35,6 +35,7 @@ mod start_order;
 mod status;
 mod stf_files;
 mod stored;
+mod stream_formats;
 mod streams;
 mod systemd;
 mod top;

@@ -11,7 +11,7 @@ const FLPS: usize = 3;
 
 /// Runs a farm of run 540123 that reads `file` as `payload` and writes its TFs into a folder; returns the bytes
 /// of all files there.
-fn through_a_farm(folder: &Path, file: &str, payload: &str, tfs: usize) -> Vec<u8> {
+pub(crate) fn through_a_farm(folder: &Path, file: &str, payload: &str, tfs: usize) -> Vec<u8> {
     let (at, out) = (folder.display(), folder.join("out"));
     std::fs::create_dir(&out).unwrap();
     let config = write(
@@ -51,7 +51,7 @@ fn through_a_farm(folder: &Path, file: &str, payload: &str, tfs: usize) -> Vec<u
 }
 
 /// Returns the bytes of each TF, sorted: those of a farm stand in the order in which they were delivered.
-fn tfs_of(file: &[u8]) -> Vec<&[u8]> {
+pub(crate) fn tfs_of(file: &[u8]) -> Vec<&[u8]> {
     let (mut tfs, mut findings) = (FileTfs::new(file), Findings::default());
     let found = std::iter::from_fn(|| tfs.next_good(&mut findings));
     let mut found: Vec<&[u8]> = found

@@ -98,7 +98,7 @@ fn files_of_streams_have_every_delivered_tf_once_though_an_epn_is_killed() {
 }
 
 /// Reads all folders of EPNs by the example in Python, which knows nothing of ours; `None` if it refuses a file.
-fn tfs_by_python(files: &str) -> Option<u64> {
+pub(crate) fn tfs_by_python(files: &str) -> Option<u64> {
     let example = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../../examples/files/read_tfs.py"

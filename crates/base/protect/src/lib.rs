@@ -252,6 +252,16 @@ protections! {
     WrittenAgain => FailedSyncForgotten,
     /// Bytes that a crash has left behind the last whole record of a file stay there.
     TailCut => TailKept,
+    /// Records of the highest class of streams are shed.
+    TopClassKept => TopClassShed,
+    /// A record that is shed is not counted.
+    ShedCounted => ShedNotCounted,
+    /// A disk below its watermark gets records when no other is well.
+    LowDiskKept => LowDiskFilled,
+    /// A disk that fails or is slow gets new files.
+    FaultyDiskLeftOut => FaultyDiskChosen,
+    /// Two disks give files the same names.
+    NamesApart => NamesAlike,
 }
 
 #[cfg(feature = "mutants")]

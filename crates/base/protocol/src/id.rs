@@ -26,6 +26,12 @@ impl TfId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlpId(pub u16);
 
+impl FlpId {
+    /// Number that stands for the FLP of a *product*: bytes that a consumer made of a TF, which are of no FLP. A farm
+    /// has at most 65,535 FLPs, from 0 on.
+    pub const PRODUCT: Self = Self(u16::MAX);
+}
+
 /// One Event Processing Node (EPN), the node that builds TFs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EpnId(pub u16);

@@ -41,4 +41,11 @@ impl<P> Tf<P> {
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
     }
+
+    /// Whether it is what a consumer made of a TF, in one part, and not the TF itself.
+    #[must_use]
+    pub fn is_product(&self) -> bool {
+        let mut sources = self.parts.iter().map(|part| part.source.flp);
+        sources.next() == Some(FlpId::PRODUCT)
+    }
 }

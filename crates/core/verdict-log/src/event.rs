@@ -121,6 +121,8 @@ events! {
         missing: Vec<u16>;
         /// The TF as the sink `stf-file` wrote it: `bytes`, `digest` (CRC-32C). Left out by other sinks.
         file: Option<FileEvent>, unless "Option::is_none";
+        /// Fate in each stream of the sink `streams`: `stream`, and `shed` or `refused`: why no file of it has it.
+        streams: Vec<StreamEvent>, unless "Vec::is_empty";
     }
     /// Ack level `stored`: a TF that a former life had stored, and that is committed to that life, is visible now, or
     /// was found so: that life may have died before it wrote the line.
@@ -252,6 +254,30 @@ pub struct FileEvent {
     pub bytes: u64,
     /// CRC-32C of these, computed as they are written.
     pub digest: u32,
+}
+
+/// Fate of a TF, or of the part of it that a stream was to have, in one stream. Without a reason it is in a file of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StreamEvent {
+    /// Name of the stream.
+    pub stream: String,
+    /// Reason why it was shed, one of [`SHED_REASONS`](Self::SHED_REASONS).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shed: Option<String>,
+    /// Reason why its writer refused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+impl StreamEvent {
+    /// Reasons for which a stream is shed: the queue, the free space, or the disks.
+    pub const SHED_REASONS: [&'static str; 3] = ["queue", "space", "disk"];
+
+    /// Returns whether the TF is in a file of the stream.
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        self.shed.is_none() && self.refused.is_none()
+    }
 }
 
 /// One FLP of a roster.

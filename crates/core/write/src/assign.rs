@@ -136,12 +136,16 @@ pub(crate) struct Assigner {
     policy: Box<dyn Policy>,
     /// Workers, with what the load of the assignment is.
     workers: LoadView,
+    /// Shares of the workers, in thousandths of one.
+    weights: Vec<u32>,
     /// Streams as targets of their own, for the bytes of each in the window.
     streams: LoadView,
     /// Last rate above 0 of each stream, in bytes of a window.
     expected: BTreeMap<StreamId, u64>,
     /// Newest file of each stream: the worker that has it.
     open: BTreeMap<StreamId, TargetId>,
+    /// Workers of streams that the assignment has no say in.
+    pinned: BTreeMap<StreamId, TargetId>,
     /// Choices so far: the ids of their jobs.
     choices: u64,
 }
@@ -167,11 +171,18 @@ impl Assigner {
             policy: policy::by_name(assignment.policy, seed)
                 .expect("the table names policies of placement"),
             workers: view_of(workers as usize),
+            weights: vec![1000; workers as usize],
             streams: view_of(streams as usize),
             expected: BTreeMap::new(),
             open: BTreeMap::new(),
+            pinned: BTreeMap::new(),
             choices: 0,
         }
+    }
+
+    /// Gives all that is chosen from now on for `stream` to `worker`.
+    pub(crate) fn pin(&mut self, stream: StreamId, worker: TargetId) {
+        self.pinned.insert(stream, worker);
     }
 
     pub(crate) fn unit(&self) -> Unit {
@@ -180,6 +191,17 @@ impl Assigner {
 
     /// Chooses the worker of a new file, or of a new segment, of `stream`.
     pub(crate) fn choose(&mut self, now: Timestamp, stream: StreamId) -> TargetId {
+        let chosen = self.choose_beside(now, stream, &[]);
+        chosen.expect("a worker has room for everything")
+    }
+
+    /// Chooses as [`choose`](Self::choose) does, among the workers that are not in `avoid`; `None` if all are.
+    pub(crate) fn choose_beside(
+        &mut self,
+        now: Timestamp,
+        stream: StreamId,
+        avoid: &[TargetId],
+    ) -> Option<TargetId> {
         if self.assignment.load == Load::OpenRate {
             self.open.remove(&stream);
             self.book_open(now);
@@ -187,14 +209,15 @@ impl Assigner {
         let job = Job {
             id: self.choices,
             bytes: 0,
-            avoid: &[],
+            avoid,
             is_early: false,
         };
         self.choices += 1;
-        let worker = self
-            .policy
-            .choose(now, &job, &self.workers)
-            .expect("a worker has room for everything");
+        let pinned = self.pinned.get(&stream).copied();
+        let worker = match pinned.filter(|pinned| !avoid.contains(pinned)) {
+            Some(pinned) => pinned,
+            None => self.policy.choose(now, &job, &self.workers).ok()?,
+        };
         match self.assignment.load {
             Load::WindowAndStream => {
                 let bytes = self.window_of(now, stream);
@@ -205,7 +228,15 @@ impl Assigner {
             }
             Load::None | Load::Window | Load::Queued => {}
         }
-        worker
+        Some(worker)
+    }
+
+    /// Sets the share of a worker beside others, which is 1000 at first.
+    pub(crate) fn set_weight(&mut self, worker: TargetId, weight_milli: u32) {
+        if let Some(weight) = self.weights.get_mut(worker.0 as usize) {
+            *weight = weight_milli;
+            self.workers.set_weight(worker, weight_milli);
+        }
     }
 
     /// Notes `bytes` of `stream` that `worker` gets.
@@ -247,7 +278,10 @@ impl Assigner {
     /// Books the expected rates of all streams at the workers that have their newest files.
     fn book_open(&mut self, now: Timestamp) {
         // From the start, as the rates have changed.
-        self.workers = view_of(self.workers.targets().len());
+        self.workers = view_of(self.weights.len());
+        for (id, weight) in (0..).zip(&self.weights) {
+            self.workers.set_weight(TargetId(id), *weight);
+        }
         let open: Vec<(StreamId, TargetId)> = self
             .open
             .iter()

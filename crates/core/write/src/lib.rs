@@ -5,6 +5,9 @@
 //! cut in segments, each written by one worker. An [`Assignment`] says how the workers are chosen: one for a whole file
 //! by what they have to do, or one for each segment, whichever is free.
 //!
+//! Of several disks, an [`Intake`] chooses the one of each file by the same assignments, leaves out those that fail,
+//! are slow or full, and decides by the name of an [`Overload`] what becomes of records that none takes now.
+//!
 //! Checksums of segments are combined at the close ([`Sums`]), so a file is byte for byte, and sum for sum, what one
 //! worker would have written. The crate is pure: no clock, no file, no thread.
 //!
@@ -12,13 +15,23 @@
 
 mod assign;
 mod checksum;
+mod disk;
+mod fates;
 mod id;
+mod intake;
+mod names;
+mod overload;
 mod template;
 mod writer;
 
 pub use assign::{Assignment, Unit, UnknownAssignment, assignments};
 pub use checksum::{Kinds, Summing, Sums, SumsError, combine_adler32};
+pub use disk::{DiskLoad, LeftOut, Space};
+pub use fates::{Fates, Lost};
 pub use id::{FileId, Place, StreamId};
+pub use intake::{DiskNews, Intake, IntakeConfig, IntakeError, Planned, Want};
+pub use names::{SharedName, disk_nodes};
+pub use overload::{Overload, ShedReason};
 pub use template::{FileName, Template, TemplateError, check_word};
 pub use writer::{
     Action, Checkpoint, ClosedFile, Counts, Limits, OpenedFile, Refused, Segment, StreamConfig,

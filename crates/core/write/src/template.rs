@@ -1,10 +1,12 @@
 //! Names of files, by a template.
 //!
-//! A template such as `{project}.{run:08}.{stream}.b{block:05}.{node}.{seq:04}.tf` gives every file of a farm another
-//! name, and names that sort by run, stream and block. Both are properties of the template, so they are checked when it
-//! is read: every field that tells files apart is in it, and a dot, which no value may contain, stands between two
-//! fields. A name can therefore be read back to the values that it was made of.
+//! A template such as `{project}.{run:08}.{stream}.b{block:05}.{node}.{seq:04}.{ext}` gives every file of a farm
+//! another name, and names that sort by run, stream and block. Both are properties of the template, so they are checked
+//! when it is read: every field that tells files apart is in it, and a dot, which no value may contain, stands between
+//! two fields. A name can therefore be read back to the values that it was made of. `{ext}` tells the format of a
+//! stream.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use thiserror::Error;
 
@@ -41,16 +43,18 @@ enum Field {
     Block,
     Node,
     Seq,
+    Ext,
 }
 
 impl Field {
-    const ALL: [(&'static str, Self); 6] = [
+    const ALL: [(&'static str, Self); 7] = [
         ("project", Self::Project),
         ("run", Self::Run),
         ("stream", Self::Stream),
         ("block", Self::Block),
         ("node", Self::Node),
         ("seq", Self::Seq),
+        ("ext", Self::Ext),
     ];
 
     fn named(name: &str) -> Option<Self> {
@@ -65,6 +69,11 @@ impl Field {
 
     fn is_number(self) -> bool {
         matches!(self, Self::Run | Self::Block | Self::Seq)
+    }
+
+    /// Whether files could get one name without it: the project is the same for all, and a stream has one format.
+    fn tells_files_apart(self) -> bool {
+        !matches!(self, Self::Project | Self::Ext)
     }
 }
 
@@ -81,7 +90,7 @@ pub enum TemplateError {
     /// A brace without its partner, or a field that does not exist.
     #[error(
         "template `{template}`: found `{{{found}}}`, expected one of {{project}} {{run:WIDTH}} {{stream}} \
-         {{block:WIDTH}} {{node}} {{seq:WIDTH}}, with a width of 1 to {WIDTH_MAX} for numbers alone"
+         {{block:WIDTH}} {{node}} {{seq:WIDTH}} {{ext}}, with a width of 1 to {WIDTH_MAX} for numbers alone"
     )]
     Field {
         /// The template.
@@ -174,11 +183,16 @@ fn is_word(word: &str) -> bool {
 pub struct Template {
     text: String,
     pieces: Vec<Piece>,
+    /// Value of `{ext}` by stream, of those that have another one than [`Template::EXTENSION`].
+    extensions: BTreeMap<String, String>,
 }
 
 impl Template {
     /// Template of a farm file that names none.
-    pub const DEFAULT: &'static str = "{project}.{run:08}.{stream}.b{block:05}.{node}.{seq:04}.tf";
+    pub const DEFAULT: &'static str =
+        "{project}.{run:08}.{stream}.b{block:05}.{node}.{seq:04}.{ext}";
+    /// Value of `{ext}` of streams for which no other is given.
+    pub const EXTENSION: &'static str = "tf";
 
     /// Reads a template.
     ///
@@ -215,7 +229,23 @@ impl Template {
         Ok(Self {
             text: template(),
             pieces,
+            extensions: BTreeMap::new(),
         })
+    }
+
+    /// Gives streams other values of `{ext}` than [`EXTENSION`](Self::EXTENSION): words as [`check_word`] wants them.
+    #[must_use]
+    pub fn with_extensions(mut self, extensions: BTreeMap<String, String>) -> Self {
+        self.extensions = extensions;
+        self
+    }
+
+    /// Returns whether names have the field `{ext}`.
+    #[must_use]
+    pub fn has_extension(&self) -> bool {
+        let is_it =
+            |piece: &Piece| matches!(piece, Piece::Field { field, .. } if *field == Field::Ext);
+        self.pieces.iter().any(is_it)
     }
 
     /// Returns the template as it was read.
@@ -227,6 +257,12 @@ impl Template {
     /// Returns the name with `values`, which have words as [`check_word`] wants them.
     #[must_use]
     pub fn name(&self, values: &FileName) -> String {
+        let found = self.extensions.get(&values.stream);
+        self.name_with(values, found.map_or(Self::EXTENSION, String::as_str))
+    }
+
+    /// Returns the name with `values` and this value of `{ext}`.
+    fn name_with(&self, values: &FileName, extension: &str) -> String {
         let mut name = String::with_capacity(self.text.len() + 16);
         for piece in &self.pieces {
             match piece {
@@ -243,6 +279,7 @@ impl Template {
                         Field::Run => number(values.run),
                         Field::Block => number(values.block),
                         Field::Seq => number(values.seq),
+                        Field::Ext => name.push_str(extension),
                     }
                 }
             }
@@ -250,7 +287,8 @@ impl Template {
         name
     }
 
-    /// Reads the values of a name that this template has made; `None` for any other name.
+    /// Reads the values of a name that this template has made, with any `{ext}`: a stream may have had another format.
+    /// `None` for any other name.
     #[must_use]
     pub fn read(&self, name: &str) -> Option<FileName> {
         let mut values = FileName {
@@ -261,6 +299,7 @@ impl Template {
             node: String::new(),
             seq: 0,
         };
+        let mut extension = Self::EXTENSION;
         let mut rest = name;
         for (at, piece) in self.pieces.iter().enumerate() {
             match piece {
@@ -288,12 +327,13 @@ impl Template {
                         Field::Run => values.run = value.parse().ok()?,
                         Field::Block => values.block = value.parse().ok()?,
                         Field::Seq => values.seq = value.parse().ok()?,
+                        Field::Ext => extension = value,
                     }
                 }
             }
         }
         // A number may stand with fewer digits than the template gives it: such a name is of another template.
-        let is_own = rest.is_empty() && self.name(&values) == name;
+        let is_own = rest.is_empty() && self.name_with(&values, extension) == name;
         is_own.then_some(values)
     }
 }
@@ -347,8 +387,7 @@ fn check_fields(text: &str, pieces: &[Piece]) -> Result<(), TemplateError> {
     };
     for (name, field) in Field::ALL {
         match count(field) {
-            // The project is the same for all files.
-            0 if field != Field::Project => {
+            0 if field.tells_files_apart() => {
                 return Err(TemplateError::NotUnique {
                     template: template(),
                     missing: name,
@@ -409,6 +448,27 @@ mod tests {
     }
 
     #[test]
+    fn the_extension_follows_the_stream() {
+        let extensions = [("raw-0".to_owned(), "raw".to_owned())];
+        let template = Template::parse(Template::DEFAULT).expect("the default is good");
+        let template = template.with_extensions(extensions.into());
+        let raw = FileName {
+            stream: "raw-0".to_owned(),
+            ..values(7)
+        };
+        let name = template.name(&raw);
+        assert_eq!(name, "data26.00004711.raw-0.b00012.epn-3.0007.raw");
+        assert_eq!(template.read(&name), Some(raw.clone()));
+        // Left by a life in which the stream had another format.
+        let former = name.replace("0007.raw", "0007.stf");
+        assert_eq!(template.read(&former), Some(raw));
+        assert!(template.name(&values(0)).ends_with(".0000.tf"));
+        assert!(template.has_extension());
+        let plain = Template::parse("{run}.{stream}.{block}.{node}.{seq}.tf").expect("good");
+        assert!(!plain.has_extension());
+    }
+
+    #[test]
     fn names_of_others_are_not_read() {
         let template = Template::parse(Template::DEFAULT).expect("the default is good");
         for name in [
@@ -419,6 +479,7 @@ mod tests {
             "data26.00004711.phy sics.b00012.epn-3.0007.tf",
             "data26.00004711.physics.00012.epn-3.0007.tf",
             "data26.99999999999999999999999.physics.b00012.epn-3.0007.tf",
+            "data26.00004711.physics.b00012.epn-3.0007.t f",
         ] {
             assert_eq!(template.read(name), None, "{name}");
         }
@@ -438,6 +499,10 @@ mod tests {
                 "no dot between {stream} and {block}",
             ),
             ("{run}.{stream}.{block}.{node}.{seq}.{run}", "{run} twice"),
+            (
+                "{run}.{stream}.{block}.{node}.{seq}{ext}",
+                "no dot between {seq} and {ext}",
+            ),
             ("{run}.{stream}.{block}.{node}.{seq}/x", "'/'"),
             (".{run}.{stream}.{block}.{node}.{seq}", "'.'"),
             ("{run}.{stream}.{block}.{node}.{seq}.part", ".part"),

@@ -128,7 +128,7 @@ pub enum Refused {
     },
 }
 
-/// Accounting of one stream: taken = written + in flight, at every instant.
+/// Accounting of one stream at a writer: taken = written + in flight, at every instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Records taken.
@@ -145,6 +145,22 @@ pub struct Counts {
     pub files_opened: u64,
     /// Files closed, with their final name.
     pub files_closed: u64,
+}
+
+impl Counts {
+    /// Returns the accounting of two writers together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            taken_records: self.taken_records + other.taken_records,
+            taken_bytes: self.taken_bytes + other.taken_bytes,
+            written_records: self.written_records + other.written_records,
+            written_bytes: self.written_bytes + other.written_bytes,
+            refused_records: self.refused_records + other.refused_records,
+            files_opened: self.files_opened + other.files_opened,
+            files_closed: self.files_closed + other.files_closed,
+        }
+    }
 }
 
 /// Run of records of a file that one worker writes.
@@ -245,15 +261,6 @@ impl<P> Writer<P> {
     ///
     /// [`WriterError`] if the configuration contradicts itself.
     pub fn new(config: WriterConfig) -> Result<Self, WriterError> {
-        let in_range = |what, found: u64, min: u64, max: u64| {
-            let is_in = (min..=max).contains(&found);
-            is_in.then_some(()).ok_or(WriterError::Count {
-                what,
-                found,
-                min,
-                max,
-            })
-        };
         in_range("workers", config.workers.into(), 1, 1024)?;
         let streams_max = u64::from(u16::MAX);
         in_range("streams", config.streams.len() as u64, 1, streams_max)?;
@@ -287,6 +294,21 @@ impl<P> Writer<P> {
             actions: VecDeque::new(),
             config,
         })
+    }
+
+    /// Gives all further files of `stream`, or segments of them, to `worker`, in place of the choice of the assignment:
+    /// for experiments with a stated assignment. The others see its load as that of any file.
+    ///
+    /// # Errors
+    ///
+    /// [`WriterError::Count`] if there is no such stream or worker.
+    pub fn pin(&mut self, stream: StreamId, worker: TargetId) -> Result<(), WriterError> {
+        let streams = self.config.streams.len() as u64;
+        in_range("as a stream", stream.0.into(), 0, streams - 1)?;
+        let workers = u64::from(self.config.workers);
+        in_range("as a worker", worker.0.into(), 0, workers - 1)?;
+        self.assigner.pin(stream, worker);
+        Ok(())
     }
 
     /// Takes a record of `bytes` for the newest file of `place`; one is opened if there is none.
@@ -328,6 +350,11 @@ impl<P> Writer<P> {
     /// Ends the files of a block: no more records of it will come. One that comes all the same gets a further file.
     pub fn handle_block_ended(&mut self, run: u64, block: u64) {
         self.end_files_if(|place| place.run == run && place.block == block);
+    }
+
+    /// Notes that the newest file of `place` is with another writer: ends that of this one, and all that lies behind.
+    pub fn handle_moved(&mut self, place: Place) {
+        self.end_files_if(|open| *open == place || is_behind(open, place));
     }
 
     /// Ends all files, as before the end of the writer.
@@ -413,6 +440,12 @@ impl<P> Writer<P> {
             .fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
     }
 
+    /// Returns whether a file of `place` takes further records.
+    #[must_use]
+    pub fn is_open(&self, place: Place) -> bool {
+        self.open.contains_key(&place)
+    }
+
     /// Returns the stream of a file that is not closed yet.
     #[must_use]
     pub fn stream_of(&self, file: FileId) -> Option<StreamId> {
@@ -433,12 +466,7 @@ impl<P> Writer<P> {
 
     fn open_file(&mut self, now: Timestamp, place: Place) -> FileId {
         // What lies behind it: files of former runs, and of blocks that are over.
-        self.end_files_if(|open| {
-            let is_past_block =
-                open.stream == place.stream && open.block + BLOCKS_OPEN <= place.block;
-            // Numbers of runs need not grow.
-            open.run != place.run || is_past_block
-        });
+        self.end_files_if(|open| is_behind(open, place));
         self.seqs.retain(|known, _| {
             let is_near = known.block + BLOCKS_REMEMBERED > place.block;
             known.stream != place.stream || (known.run == place.run && is_near)
@@ -546,4 +574,21 @@ impl<P> Writer<P> {
             });
         }
     }
+}
+
+fn in_range(what: &'static str, found: u64, min: u64, max: u64) -> Result<(), WriterError> {
+    let is_in = (min..=max).contains(&found);
+    is_in.then_some(()).ok_or(WriterError::Count {
+        what,
+        found,
+        min,
+        max,
+    })
+}
+
+/// Returns whether a new file of `place` ends one of `open`: that is of another run, or of a block that is over.
+fn is_behind(open: &Place, place: Place) -> bool {
+    let is_past_block = open.stream == place.stream && open.block + BLOCKS_OPEN <= place.block;
+    // Numbers of runs need not grow.
+    open.run != place.run || is_past_block
 }

@@ -63,6 +63,15 @@ impl Buffer {
         self.start + self.filled as u64
     }
 
+    /// Returns the bytes and their place if they are whole blocks and nothing else.
+    pub(crate) fn whole(&self) -> Option<(u64, &[u8])> {
+        let mut pieces = self.pieces();
+        match (pieces.next(), pieces.next()) {
+            (Some((at, bytes, true)), None) => Some((at, bytes)),
+            _ => None,
+        }
+    }
+
     /// Returns the pieces of a write: each with its place in the file, and whether it consists of whole blocks.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, &[u8], bool)> {
         let from = self.aligned + self.skipped;

@@ -4,9 +4,15 @@
 //! at the last sync, with its checksums, so that a restart need not read it again. Layout:
 //! `docs/reference/stream-files.md`.
 
+mod rows;
+
+pub use rows::{FileRow, FileState};
+pub(crate) use rows::{Settled, row_of};
+
 use crate::ship_state::{self, ShipState};
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, params};
-use sheaf_write::{FileName, Sums};
+use rows::{SHIPPED, close, insert, read_into, remove, signed};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
+use sheaf_write::Sums;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -47,54 +53,6 @@ CREATE INDEX files_place ON files (run, stream, block);
 
 /// Name of the database in a folder.
 const FILE: &str = "catalogue.sqlite";
-
-/// State of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileState {
-    /// Being written; its name ends in `.part`.
-    Open,
-    /// Whole.
-    Closed,
-    /// Left by a crash, and cut behind its last whole record.
-    Recovered,
-}
-
-impl FileState {
-    const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Recovered];
-
-    /// Name in the catalogue and in listings.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Closed => "closed",
-            Self::Recovered => "recovered",
-        }
-    }
-
-    fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
-    }
-}
-
-/// Row of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileRow {
-    /// Name of the file once it is closed.
-    pub file: String,
-    /// Values of the name.
-    pub name: FileName,
-    /// State.
-    pub state: FileState,
-    /// When it was opened, in ns since 1970.
-    pub opened_ns: i64,
-    /// When it was closed, in ns since 1970.
-    pub closed_ns: Option<i64>,
-    /// Records: all of a closed file, of an open one those at the last sync.
-    pub records: u64,
-    /// Bytes and checksums of these records.
-    pub sums: Sums,
-}
 
 /// Why the catalogue cannot be used.
 #[derive(Debug, Error)]
@@ -149,11 +107,6 @@ impl CatalogueLock {
             _catalogue: catalogue,
         })
     }
-}
-
-/// SQLite has signed integers of 64 bits: larger numbers keep their bits.
-fn signed(value: u64) -> i64 {
-    value.cast_signed()
 }
 
 impl Catalogue {
@@ -367,34 +320,27 @@ impl Catalogue {
         records: u64,
         sums: &Sums,
     ) -> Result<(), CatalogueError> {
-        self.run(|connection| {
-            let mut statement = connection.prepare(
-                "UPDATE files SET state = ?2, closed_ns = ?3, records = ?4, bytes = ?5, adler32 = ?6, \
-                 crc32c = ?7, xxh3 = ?8 WHERE name = ?1",
-            )?;
-            statement.execute(params![
-                file,
-                state.name(),
-                closed_ns,
-                signed(records),
-                signed(sums.bytes),
-                sums.adler32,
-                sums.crc32c,
-                sums.xxh3.map(signed),
-            ])?;
-            Ok(())
-        })
+        self.run(|connection| close(connection, file, state, closed_ns, records, sums))
     }
 
-    /// Removes the row of a file without records.
-    ///
-    /// # Errors
-    ///
-    /// As for [`add`](Self::add).
-    pub fn remove(&self, file: &str) -> Result<(), CatalogueError> {
+    /// Notes what a recovery has made of files, in one commit.
+    pub(crate) fn settle(
+        &self,
+        closed_ns: i64,
+        outcomes: &[(String, Settled)],
+    ) -> Result<(), CatalogueError> {
         self.run(|connection| {
-            connection.execute("DELETE FROM files WHERE name = ?1", [file])?;
-            Ok(())
+            let transaction = connection.unchecked_transaction()?;
+            for (file, settled) in outcomes {
+                match settled {
+                    Settled::Removed => remove(&transaction, file)?,
+                    Settled::Recovered(records, sums) => {
+                        let state = FileState::Recovered;
+                        close(&transaction, file, state, closed_ns, *records, sums)?;
+                    }
+                }
+            }
+            transaction.commit()
         })
     }
 
@@ -410,6 +356,19 @@ impl Catalogue {
         })
     }
 
+    /// Returns the `{node}` in the name of the newest file; `None` without a file.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    pub fn newest_node(&self) -> Result<Option<String>, CatalogueError> {
+        self.run(|connection| {
+            let mut statement =
+                connection.prepare("SELECT node FROM files ORDER BY id DESC LIMIT 1")?;
+            statement.query_row([], |row| row.get(0)).optional()
+        })
+    }
+
     /// Returns the rows with this state, or all, in the order in which the files were opened.
     ///
     /// # Errors
@@ -421,7 +380,7 @@ impl Catalogue {
             ..Wanted::default()
         };
         let mut rows = Vec::new();
-        self.each(&wanted, |row, _| rows.push(row))?;
+        self.each(&wanted, |row, _| rows.push(row.clone()))?;
         Ok(rows)
     }
 
@@ -434,7 +393,7 @@ impl Catalogue {
     pub fn each(
         &self,
         wanted: &Wanted,
-        mut take: impl FnMut(FileRow, Option<ShipState>),
+        mut take: impl FnMut(&FileRow, Option<ShipState>),
     ) -> Result<(), CatalogueError> {
         self.run(|connection| {
             let has_shipments: bool = connection.query_row(
@@ -461,12 +420,21 @@ impl Catalogue {
                 wanted.stream
             ];
             let mut rows = statement.query(params)?;
+            // One row for all: the texts of a long list are not allocated again and again.
+            let mut file = None;
             while let Some(row) = rows.next()? {
-                let shipped = match row.get::<_, Option<i64>>("shipped")? {
+                let shipped = match row.get::<_, Option<i64>>(SHIPPED)? {
                     Some(at) => ShipState::ALL.get(at.unsigned_abs() as usize).copied(),
                     None => None,
                 };
-                take(row_of(row)?, shipped);
+                let file = match &mut file {
+                    Some(file) => {
+                        read_into(row, file)?;
+                        file
+                    }
+                    None => file.insert(row_of(row)?),
+                };
+                take(file, shipped);
             }
             Ok(())
         })
@@ -484,64 +452,10 @@ pub struct Wanted {
     pub stream: Option<String>,
 }
 
-fn insert(connection: &Connection, row: &FileRow) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare(
-
-        "INSERT INTO files (name, project, run, stream, block, node, seq, state, opened_ns, closed_ns, \
-         records, bytes, adler32, crc32c, xxh3) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-    )?;
-    statement.execute(params![
-        row.file,
-        row.name.project,
-        signed(row.name.run),
-        row.name.stream,
-        signed(row.name.block),
-        row.name.node,
-        signed(row.name.seq),
-        row.state.name(),
-        row.opened_ns,
-        row.closed_ns,
-        signed(row.records),
-        signed(row.sums.bytes),
-        row.sums.adler32,
-        row.sums.crc32c,
-        row.sums.xxh3.map(signed),
-    ])?;
-    Ok(())
-}
-
-pub(crate) fn row_of(row: &Row<'_>) -> rusqlite::Result<FileRow> {
-    // By their places: a search for each name would take most of the time of a long list.
-    let unsigned = |at: usize| row.get::<_, i64>(at).map(i64::cast_unsigned);
-    let state = FileState::named(row.get_ref(8)?.as_str()?);
-    let state = state.ok_or(rusqlite::Error::InvalidQuery)?;
-    Ok(FileRow {
-        file: row.get(1)?,
-        name: FileName {
-            project: row.get(2)?,
-            run: unsigned(3)?,
-            stream: row.get(4)?,
-            block: unsigned(5)?,
-            node: row.get(6)?,
-            seq: unsigned(7)?,
-        },
-        state,
-        opened_ns: row.get(9)?,
-        closed_ns: row.get(10)?,
-        records: unsigned(11)?,
-        sums: Sums {
-            bytes: unsigned(12)?,
-            adler32: row.get(13)?,
-            crc32c: row.get(14)?,
-            xxh3: row.get::<_, Option<i64>>(15)?.map(i64::cast_unsigned),
-        },
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sheaf_write::FileName;
 
     fn row(seq: u64) -> FileRow {
         FileRow {
@@ -603,6 +517,10 @@ mod tests {
         assert_eq!(reader.rows(Some(FileState::Open)).expect("rows"), [open]);
         assert_eq!(reader.get("test.1.tf").expect("row"), Some(all[1].clone()));
         assert!(writer.add(&row(1)).is_err(), "the name is taken");
+        assert_eq!(
+            reader.newest_node().expect("a node"),
+            Some("epn-0".to_owned())
+        );
         // Opened again, it has the same rows.
         drop((reader, writer));
         let again = Catalogue::open(folder.path()).expect("opened");
@@ -623,7 +541,7 @@ mod tests {
         writer.add(&row(0)).expect("added");
         let mut found = Vec::new();
         let wanted = Wanted::default();
-        let each = reader.each(&wanted, |row, shipped| found.push((row, shipped)));
+        let each = reader.each(&wanted, |row, shipped| found.push((row.clone(), shipped)));
         each.expect("rows");
         assert_eq!(found, [(row(0), None)]);
     }

@@ -4,9 +4,11 @@ use crate::catalogue::{Catalogue, CatalogueError};
 use crate::durability::Durability;
 use crate::file::StreamFile;
 use crate::folder::Folder;
+use crate::label::{Labels, probe_attributes};
 use crate::local::{IoMode, LocalFolder, probe};
 use crate::lock::lock_file;
 use crate::recovery::{Found, RecoverError, Walk, recover};
+use crate::ring::Ring;
 use crate::worker::{Command, Record, Report, Shared, Worker};
 use sheaf_placement::TargetId;
 use sheaf_protocol::Timestamp;
@@ -45,6 +47,8 @@ pub struct EngineConfig {
     pub queue_bytes: u64,
     /// Records that may be with the workers at once.
     pub queue_records: u32,
+    /// Places of the checksums of closed files beside the catalogue.
+    pub labels: Labels,
     /// Rate of each worker in bytes a second, for experiments that emulate slow ones; `None`: as fast as it can.
     pub worker_bytes_per_s: Option<u64>,
 }
@@ -69,12 +73,23 @@ pub enum EngineError {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// Files of the folder cannot have extended attributes.
+    #[error("files in {} can have no extended attributes ({source}): leave xattr out of the labels", folder.display())]
+    Attributes {
+        /// The folder.
+        folder: PathBuf,
+        /// Error of the operating system.
+        source: io::Error,
+    },
     /// The catalogue cannot be used.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
     /// Files that a crash has left cannot be closed.
     #[error(transparent)]
     Recover(#[from] RecoverError),
+    /// The operating system gives no ring for writes.
+    #[error("io_uring cannot be used ({0}): take another way of writing")]
+    Uring(io::Error),
     /// The operating system gives no thread.
     #[error("cannot start a worker: {0}")]
     Thread(io::Error),
@@ -188,13 +203,22 @@ impl<R: Record> Engine<R> {
             },
             TryLockError::Error(source) => failed(source),
         })?;
+        if config.labels.xattr {
+            probe_attributes(&folder.join(LOCK)).map_err(|source| EngineError::Attributes {
+                folder: folder.clone(),
+                source,
+            })?;
+        }
         let mode = match config.mode {
             Some(mode) => mode,
             None => probe(&folder).map_err(failed)?,
         };
         let catalogue = Arc::new(Mutex::new(Catalogue::open_as_writer(&folder)?));
         let ground = Ground {
-            stored: Arc::new(LocalFolder(folder)),
+            stored: Arc::new(LocalFolder {
+                path: folder,
+                labels: config.labels,
+            }),
             mode,
             catalogue,
             lock: Some(lock),
@@ -275,15 +299,17 @@ impl<R: Record> Engine<R> {
         let (sender, reports) = sync_channel(bound);
         let ordered = |_| {
             let (commands, orders) = sync_channel(bound);
+            let ring = (mode == IoMode::Uring).then(Ring::new).transpose();
             let worker = Worker::new(
                 orders,
                 sender.clone(),
                 Arc::clone(wake),
                 Arc::clone(&shared),
+                ring.map_err(EngineError::Uring)?,
             );
-            (worker, commands)
+            Ok::<Ordered<R>, EngineError>((worker, commands))
         };
-        let ordered = (0..workers).map(ordered).collect();
+        let ordered = (0..workers).map(ordered).collect::<Result<_, _>>()?;
         let engine = Self {
             hands: Vec::new(),
             folder: config.folder,
@@ -312,6 +338,15 @@ impl<R: Record> Engine<R> {
             Some(Runner::Caller(worker)) => worker.step(orders_max).is_ok(),
             Some(Runner::Thread(_)) | None => true,
         }
+    }
+
+    /// Gives all further files of `stream` to `worker`, as [`Writer::pin`] does.
+    ///
+    /// # Errors
+    ///
+    /// [`WriterError::Count`] if there is no such stream or worker.
+    pub fn pin(&mut self, stream: StreamId, worker: TargetId) -> Result<(), WriterError> {
+        self.writer.pin(stream, worker)
     }
 
     /// Way in which the engine writes.
@@ -396,6 +431,18 @@ impl<R: Record> Engine<R> {
     #[must_use]
     pub fn open_files(&self) -> usize {
         self.writer.open_files()
+    }
+
+    /// Returns whether a file of `place` takes further records.
+    #[must_use]
+    pub fn is_open(&self, place: Place) -> bool {
+        self.writer.is_open(place)
+    }
+
+    /// Ends the file of `place`, and all that lies behind it: its newest file is on another disk.
+    pub(crate) fn end_moved(&mut self, now: Timestamp, place: Place) {
+        self.writer.handle_moved(place);
+        self.act(now);
     }
 
     /// Ends all files: each is closed when all that it has is written.

@@ -3,16 +3,22 @@
 use crate::buffer::Buffer;
 use crate::folder::{Folder, PART, StoredFile, rewrite};
 use crate::local::IoMode;
+use crate::record_list::{RecordList, remove_list};
 use sheaf_protect::protect;
 use sheaf_write::{FileName, Template};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Least and most space that is set aside at once.
 const ALLOCATE_MIN: u64 = 4 << 20;
 const ALLOCATE_MAX: u64 = 64 << 20;
+
+/// Bytes of a file after which the kernel is asked to write them out. Without that it waits until the cache is full of
+/// dirty pages, and then holds the writer up.
+const WRITE_BACK: u64 = 8 << 20;
 
 /// A file that workers write.
 #[derive(Debug)]
@@ -23,6 +29,8 @@ pub(crate) struct StreamFile {
     /// Values of its name; the number is that which was free when it was made.
     name: Mutex<FileName>,
     stored: OnceLock<Box<dyn StoredFile>>,
+    /// List of its records, if their bytes do not tell where they end.
+    list: OnceLock<RecordList>,
     /// Held while the file is made, since any of its workers may be the first.
     making: Mutex<()>,
     /// Bytes from the beginning that the disk has set aside; all once it cannot.
@@ -58,6 +66,7 @@ impl StreamFile {
             template,
             name: Mutex::new(name),
             stored: OnceLock::new(),
+            list: OnceLock::new(),
             making: Mutex::new(()),
             allocated: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -92,9 +101,10 @@ impl StreamFile {
     }
 
     /// Makes the file if no worker has done so, under the first number that no file has and that is not taken.
-    /// `made` is called once, before anything is written.
+    /// `made` is called once, before anything is written. `is_listed` says that it needs a list of its records.
     pub(crate) fn make(
         &self,
+        is_listed: bool,
         is_taken: impl Fn(&str) -> io::Result<bool>,
         made: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
@@ -107,7 +117,7 @@ impl StreamFile {
             if !is_taken(&name)? && !self.folder.exists(&name)? {
                 match self
                     .folder
-                    .create(&self.part(), self.mode == IoMode::Direct)
+                    .create(&self.part(), self.mode != IoMode::Buffered)
                 {
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                     created => break created?,
@@ -116,11 +126,20 @@ impl StreamFile {
             let mut name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
             name.seq += 1;
         };
-        if let Err(error) = made() {
-            // Nothing of it is known anywhere yet.
-            drop(stored);
-            self.folder.remove(&self.part())?;
-            return Err(error);
+        let list = is_listed.then(|| RecordList::create(&*self.folder, &self.name()));
+        let made = list.transpose().and_then(|list| made().map(|()| list));
+        let list = match made {
+            Ok(list) => list,
+            Err(error) => {
+                // Nothing of it is known anywhere yet.
+                drop(stored);
+                self.folder.remove(&self.part())?;
+                remove_list(&*self.folder, &self.name())?;
+                return Err(error);
+            }
+        };
+        if let Some(list) = list {
+            let _ = self.list.set(list); // As for the file itself.
         }
         // No other worker makes it meanwhile.
         let _ = self.stored.set(stored);
@@ -152,6 +171,14 @@ impl StreamFile {
         Ok(())
     }
 
+    /// Sets space aside for a direct write up to `end` that another part of the program does. Returns the descriptor
+    /// for it; `None`: the file has to be written through the cache.
+    pub(crate) fn begin_direct(&self, end: u64) -> io::Result<Option<BorrowedFd<'_>>> {
+        self.allocate(end)?;
+        self.written.fetch_max(end, Ordering::Relaxed);
+        Ok(self.stored()?.direct())
+    }
+
     /// Writes the bytes of a buffer: whole blocks past the cache, the others through it. No block is written both ways.
     pub(crate) fn write_buffer(&self, buffer: &Buffer) -> io::Result<()> {
         self.allocate(buffer.end())?;
@@ -174,7 +201,31 @@ impl StreamFile {
             stored.write_at(slice, at, false)?;
             at += slice.len() as u64;
         }
+        // A segment is written in its order by one worker: each stretch of it is full once.
+        let (from, to) = (offset / WRITE_BACK, at / WRITE_BACK);
+        if from < to {
+            stored.begin_write_back(from * WRITE_BACK..to * WRITE_BACK);
+        }
         Ok(())
+    }
+
+    /// Writes entries of records to the list of the file; it has one.
+    pub(crate) fn write_list(&self, entries: &[u8], is_promised: bool) -> io::Result<()> {
+        let list = self.list.get();
+        list.map_or(Ok(()), |list| list.write(entries, is_promised))
+    }
+
+    /// Makes the list of the file durable, if it has one.
+    pub(crate) fn sync_list(&self) -> io::Result<()> {
+        self.list.get().map_or(Ok(()), RecordList::sync)
+    }
+
+    /// Removes the list of a file that is closed: the catalogue has its sums. What cannot be removed goes at the next
+    /// start.
+    pub(crate) fn drop_list(&self) {
+        if self.list.get().is_some() {
+            let _ = remove_list(&*self.folder, &self.name());
+        }
     }
 
     /// Returns how many syncs have failed so far.

@@ -3,9 +3,11 @@
 //! All that an engine and a recovery do to files goes through these two traits, step by step, so a simulation can let
 //! each step fail, tear a write, or end the process between two of them.
 
+use crate::label::Label;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// End of the name of a file that is not closed.
@@ -66,6 +68,16 @@ pub trait Folder: fmt::Debug + Send + Sync {
     /// Error of the operating system.
     fn sync(&self) -> io::Result<()>;
 
+    /// Writes the checksums of a file that has its final name beside it, where programs look for them that do not read
+    /// the catalogue.
+    ///
+    /// # Errors
+    ///
+    /// Error of the operating system; it can be tried again.
+    fn label(&self, _label: &Label<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Is called before each commit of the catalogue, which may be refused.
     ///
     /// # Errors
@@ -97,6 +109,14 @@ pub trait StoredFile: fmt::Debug + Send + Sync {
     ///
     /// Error of the operating system; any part of the bytes may be written.
     fn write_at(&self, bytes: &[u8], at: u64, is_whole: bool) -> io::Result<()>;
+
+    /// Returns the descriptor of the file for direct writes, if it has one.
+    fn direct(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Begins to write a range out that was written through a cache, if there is one, and does not wait for it.
+    fn begin_write_back(&self, _range: Range<u64>) {}
 
     /// Reads from `at`, and returns the number of bytes; 0 at the end of the file.
     ///

@@ -2,9 +2,13 @@
 
 use crate::buffer::{BLOCK, Buffer};
 use crate::folder::{Folder, PART, StoredFile};
-use rustix::fs::{FallocateFlags, OFlags, RenameFlags, fallocate, renameat_with};
+use crate::label::{Label, Labels};
+use rustix::fs::{Advice, FallocateFlags, OFlags, RenameFlags, fallocate, renameat_with};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +17,8 @@ use std::path::{Path, PathBuf};
 pub enum IoMode {
     /// Straight from memory (`O_DIRECT`), without the page cache.
     Direct,
+    /// As [`Direct`](Self::Direct), several writes of a thread at once, by io_uring.
+    Uring,
     /// By the page cache.
     Buffered,
 }
@@ -23,8 +29,16 @@ impl IoMode {
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
+            Self::Uring => "uring",
             Self::Buffered => "buffered",
         }
+    }
+
+    /// Returns the way with this [name](Self::name).
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = [Self::Direct, Self::Uring, Self::Buffered].into_iter();
+        all.find(|mode| mode.name() == name)
     }
 }
 
@@ -69,11 +83,14 @@ pub fn free_bytes(folder: &Path) -> io::Result<u64> {
 
 /// Folder of the machine.
 #[derive(Debug)]
-pub(crate) struct LocalFolder(pub(crate) PathBuf);
+pub(crate) struct LocalFolder {
+    pub(crate) path: PathBuf,
+    pub(crate) labels: Labels,
+}
 
 impl Folder for LocalFolder {
     fn create(&self, name: &str, is_direct: bool) -> io::Result<Box<dyn StoredFile>> {
-        let path = self.0.join(name);
+        let path = self.path.join(name);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
         let plain = options.open(&path)?;
@@ -91,18 +108,18 @@ impl Folder for LocalFolder {
 
     fn open(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
         let mut options = OpenOptions::new();
-        let plain = options.read(true).write(true).open(self.0.join(name))?;
+        let plain = options.read(true).write(true).open(self.path.join(name))?;
         let direct = None;
         Ok(Box::new(LocalFile { plain, direct }))
     }
 
     fn exists(&self, name: &str) -> io::Result<bool> {
-        self.0.join(name).try_exists()
+        self.path.join(name).try_exists()
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.0)? {
+        for entry in std::fs::read_dir(&self.path)? {
             // A name that is no text is none of a writer.
             names.extend(entry?.file_name().into_string().ok());
         }
@@ -110,7 +127,7 @@ impl Folder for LocalFolder {
     }
 
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
-        let (from, to) = (self.0.join(from), self.0.join(to));
+        let (from, to) = (self.path.join(from), self.path.join(to));
         let cwd = rustix::fs::CWD;
         match renameat_with(cwd, &from, cwd, &to, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(()),
@@ -123,11 +140,15 @@ impl Folder for LocalFolder {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        std::fs::remove_file(self.0.join(name))
+        std::fs::remove_file(self.path.join(name))
     }
 
     fn sync(&self) -> io::Result<()> {
-        File::open(&self.0)?.sync_all()
+        File::open(&self.path)?.sync_all()
+    }
+
+    fn label(&self, label: &Label<'_>) -> io::Result<()> {
+        label.put(&self.path, self.labels)
     }
 }
 
@@ -151,6 +172,18 @@ impl StoredFile for LocalFile {
     fn write_at(&self, bytes: &[u8], at: u64, is_whole: bool) -> io::Result<()> {
         let direct = self.direct.as_ref().filter(|_| is_whole);
         direct.unwrap_or(&self.plain).write_all_at(bytes, at)
+    }
+
+    fn direct(&self) -> Option<BorrowedFd<'_>> {
+        self.direct.as_ref().map(AsFd::as_fd)
+    }
+
+    fn begin_write_back(&self, range: Range<u64>) {
+        // The kernel begins to write dirty pages of the range, and drops clean ones: those of the call before. It is
+        // advice: what fails shows at the next sync.
+        let from = range.start.saturating_sub(range.end - range.start);
+        let length = NonZeroU64::new(range.end - from);
+        let _ = rustix::fs::fadvise(&self.plain, from, length, Advice::DontNeed);
     }
 
     fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {

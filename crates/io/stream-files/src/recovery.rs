@@ -2,11 +2,14 @@
 //!
 //! The catalogue has the beginning that was durable at the last sync, with its checksums, so only what lies behind is
 //! read. A file without a row is read whole. Nothing is overwritten, and a file that no template of this writer names
-//! is left alone.
+//! is left alone. The records of a file with a list beside it are those that are as the list says; the walk of the
+//! caller finds those of all other files.
 
-use crate::catalogue::{Catalogue, CatalogueError, FileRow, FileState};
+use crate::catalogue::{Catalogue, CatalogueError, FileRow, FileState, Settled};
 use crate::durability::wall_ns;
 use crate::folder::{Folder, PART, StoredFile, rewrite};
+use crate::label::Label;
+use crate::record_list::{FoundList, LIST, remove_list};
 use sheaf_protect::protect;
 use sheaf_write::{FileName, Kinds, Summing, Sums, Template};
 use std::fs::File;
@@ -16,7 +19,8 @@ use thiserror::Error;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
 
-/// Finder of records: reads one from the front, checks it, and returns its bytes; `None` if there is no whole one.
+/// Finder of records in files without a list: reads one from the front, checks it, and returns its bytes; `None` if
+/// there is no whole one.
 ///
 /// # Errors
 ///
@@ -74,9 +78,9 @@ pub(crate) fn recover(
 ) -> Result<Vec<Found>, RecoverError> {
     let mut recovery = Recovery {
         folder,
-        catalogue,
         walk,
         found: Vec::new(),
+        outcomes: Vec::new(),
     };
     for row in catalogue.rows(Some(FileState::Open))? {
         recovery.handle_file(row, false)?;
@@ -108,7 +112,32 @@ pub(crate) fn recover(
         };
         recovery.handle_file(row, true)?;
     }
+    // Names of all files, then their rows, with one sync and one commit.
+    if !recovery.outcomes.is_empty() {
+        folder.sync().map_err(RecoverError::Folder)?;
+        folder.before_commit().map_err(RecoverError::Folder)?;
+        catalogue.settle(wall_ns(), &recovery.outcomes)?;
+    }
+    // A second call would need the list of a file whose row is not settled.
+    for (file, _) in &recovery.outcomes {
+        remove_list(folder, file).map_err(|source| RecoverError::File {
+            file: file.clone(),
+            source,
+        })?;
+    }
+    remove_lists(folder, template).map_err(RecoverError::Folder)?;
     Ok(recovery.found)
+}
+
+/// Removes lists of files that are closed.
+fn remove_lists(folder: &dyn Folder, template: &Template) -> io::Result<()> {
+    for name in folder.names()? {
+        let file = name.strip_suffix(LIST);
+        if file.is_some_and(|file| template.read(file).is_some()) {
+            folder.remove(&name)?;
+        }
+    }
+    Ok(())
 }
 
 /// Lists files with `.part` in `folder` whose names are of `template`, by their final names.
@@ -127,14 +156,15 @@ fn strays(folder: &dyn Folder, template: &Template) -> io::Result<Vec<(String, F
 /// Recovery under way.
 struct Recovery<'a> {
     folder: &'a dyn Folder,
-    catalogue: &'a Catalogue,
     walk: &'a Walk<'a>,
     found: Vec<Found>,
+    /// Files, and what the catalogue is to say of them.
+    outcomes: Vec<(String, Settled)>,
 }
 
 impl Recovery<'_> {
     fn handle_file(&mut self, row: FileRow, is_adopted: bool) -> Result<(), RecoverError> {
-        let (folder, catalogue) = (self.folder, self.catalogue);
+        let folder = self.folder;
         let part = row.file.clone() + PART;
         let failed = |source| RecoverError::File {
             file: row.file.clone(),
@@ -145,26 +175,29 @@ impl Recovery<'_> {
         let name = if is_part { &part } else { &row.file };
         if !is_part && !folder.exists(&row.file).map_err(failed)? {
             // The row was there before the file.
-            folder.before_commit().map_err(failed)?;
-            catalogue.remove(&row.file)?;
+            self.outcomes.push((row.file, Settled::Removed));
             return Ok(());
         }
         let file = folder.open(name).map_err(failed)?;
-        let tail = walk_file(&*file, &row, self.walk).map_err(failed)?;
+        let list = FoundList::read(folder, &row.file).map_err(failed)?;
+        let tail = walk_file(&*file, &row, list.as_ref(), self.walk).map_err(failed)?;
         if tail.records == 0 {
             folder.remove(name).map_err(failed)?;
-            folder.sync().map_err(failed)?;
-            folder.before_commit().map_err(failed)?;
-            catalogue.remove(&row.file)?;
+            self.outcomes.push((row.file.clone(), Settled::Removed));
         } else {
             cut(&*file, &tail).map_err(failed)?;
             if is_part {
                 folder.rename_new(&part, &row.file).map_err(failed)?;
             }
-            folder.sync().map_err(failed)?;
-            folder.before_commit().map_err(failed)?;
-            let state = FileState::Recovered;
-            catalogue.close(&row.file, state, wall_ns(), tail.records, &tail.sums)?;
+            let label = Label {
+                file: &row.file,
+                name: &row.name,
+                records: tail.records,
+                sums: &tail.sums,
+            };
+            folder.label(&label).map_err(failed)?;
+            let settled = Settled::Recovered(tail.records, tail.sums);
+            self.outcomes.push((row.file.clone(), settled));
         }
         self.found.push(Found {
             file: row.file,
@@ -189,7 +222,12 @@ struct Walked {
 }
 
 /// Finds the whole records of a file: those of its row, and what follows them.
-fn walk_file(file: &dyn StoredFile, row: &FileRow, walk: &Walk<'_>) -> io::Result<Walked> {
+fn walk_file(
+    file: &dyn StoredFile,
+    row: &FileRow,
+    list: Option<&FoundList>,
+    walk: &Walk<'_>,
+) -> io::Result<Walked> {
     let file_bytes = file.bytes()?;
     // A disk that has lost what it said was durable: all of the file is looked at.
     let is_short = file_bytes < row.sums.bytes;
@@ -205,7 +243,11 @@ fn walk_file(file: &dyn StoredFile, row: &FileRow, walk: &Walk<'_>) -> io::Resul
     let at = known.bytes;
     let mut reader = SummingReader::new(FileReader { file, at }, kinds);
     let mut whole = reader.sums();
-    while let Some(bytes) = walk(&mut reader)? {
+    let next = |reader: &mut dyn Read, offset| match list {
+        Some(list) => list.next(offset, reader),
+        None => walk(reader),
+    };
+    while let Some(bytes) = next(&mut reader, known.bytes + whole.bytes)? {
         let sums = reader.sums();
         if sums.bytes != whole.bytes + bytes {
             return Err(io::Error::other("a record was not read whole"));

@@ -8,7 +8,10 @@ use crate::catalogue::{Catalogue, CatalogueError, FileRow, FileState};
 use crate::durability::{Durability, wall_ns};
 use crate::file::StreamFile;
 use crate::folder::Folder;
+use crate::label::Label;
 use crate::local::IoMode;
+use crate::record_list::Entry;
+use crate::ring::Ring;
 use sheaf_protect::protect;
 use sheaf_write::{Checkpoint, ClosedFile, FileId, Kinds, Segment, Summing, Sums};
 use std::collections::BTreeMap;
@@ -27,13 +30,21 @@ const BATCH_BYTES: usize = 16 << 20;
 const PIECE_BYTES: usize = 32 << 10;
 /// Time that a worker of an emulated rate may be behind and make up for.
 const BURST: Duration = Duration::from_millis(100);
+/// Wait for orders from which on a worker of an emulated rate has been idle: time that it cannot make up for.
+const IDLE: Duration = Duration::from_millis(10);
 /// Spare buffers of a worker.
-const SPARES_MAX: usize = 4;
+const SPARES_MAX: usize = 8;
 
 /// Record as it goes through an engine.
 pub trait Record: Send + 'static {
     /// Returns the bytes of the record, piece by piece.
     fn slices(&self) -> Vec<&[u8]>;
+
+    /// Whether a walk finds by the bytes alone where the record ends, and that it is whole. Of other records a list is
+    /// written beside the file while it is open; such a record has at least one byte.
+    fn tells_its_end(&self) -> bool {
+        true
+    }
 
     /// Does what is to be done with the bytes before they are written, in the thread of the worker, once.
     fn prepare(&mut self) {}
@@ -119,6 +130,8 @@ struct Writing<R> {
     buffer: Option<Buffer>,
     /// Records whose bytes are in the buffer or written, and not reported.
     records: Vec<R>,
+    /// Entries of these records for the list of the file, if it has one.
+    entries: Vec<u8>,
     /// Place of the first byte of these records, and the syncs that had failed before it was written.
     unreported: (u64, u64),
 }
@@ -131,6 +144,8 @@ pub(crate) struct Worker<R> {
     pub(crate) shared: Arc<Shared>,
     writing: BTreeMap<FileId, Writing<R>>,
     spares: Vec<Buffer>,
+    /// Writes under way, if the kernel takes several at once.
+    ring: Option<Ring>,
     /// When a worker of an emulated rate may go on.
     paced_until: Option<Instant>,
 }
@@ -145,6 +160,7 @@ impl<R: Record> Worker<R> {
         reports: SyncSender<Report<R>>,
         wake: Arc<dyn Fn() + Send + Sync>,
         shared: Arc<Shared>,
+        ring: Option<Ring>,
     ) -> Self {
         Self {
             commands,
@@ -153,18 +169,32 @@ impl<R: Record> Worker<R> {
             shared,
             writing: BTreeMap::new(),
             spares: Vec::new(),
+            ring,
             paced_until: None,
         }
     }
 
     /// Works until the engine drops its end.
     pub(crate) fn run(mut self) {
-        while let Ok(first) = self.commands.recv() {
+        while let Some(first) = self.next_order() {
             if self.carry_out_all(first, usize::MAX).is_err() {
                 return;
             }
             (self.wake)();
         }
+    }
+
+    /// Waits for the next order; `None` when the engine has dropped its end.
+    fn next_order(&mut self) -> Option<Command<R>> {
+        if self.shared.worker_bytes_per_s.is_none() {
+            return self.commands.recv().ok();
+        }
+        let since = Instant::now();
+        let first = self.commands.recv().ok()?;
+        if since.elapsed() > IDLE {
+            self.paced_until = None;
+        }
+        Some(first)
     }
 
     /// Carries out at most `orders_max` of the orders that wait, as one batch. Returns whether there were any.
@@ -242,6 +272,12 @@ impl<R: Record> Worker<R> {
                 file.rename()?;
                 is_renamed = true;
             }
+            shared.folder.label(&Label {
+                file: &file.name(),
+                name: &file.values(),
+                records: closed.records,
+                sums: &closed.sums,
+            })?;
             if protect!(NameSynced, when is_durable) {
                 shared.folder.sync()?;
             }
@@ -254,7 +290,9 @@ impl<R: Record> Worker<R> {
                     &closed.sums,
                 )
             })
-        })
+        })?;
+        file.drop_list();
+        Ok(())
     }
 
     fn write(
@@ -270,7 +308,7 @@ impl<R: Record> Worker<R> {
                     let row = shared.with_catalogue(|catalogue| catalogue.get(name))?;
                     Ok(row.is_some())
                 };
-                file.make(is_taken, || {
+                file.make(!record.tells_its_end(), is_taken, || {
                     let row = row_of(&file, shared.kinds);
                     shared.with_catalogue(|catalogue| catalogue.add(&row))
                 })
@@ -294,6 +332,7 @@ impl<R: Record> Worker<R> {
             position: offset,
             buffer: None,
             records: Vec::new(),
+            entries: Vec::new(),
             unreported: (offset, 0),
         });
         self.append(segment.file, record)
@@ -320,6 +359,9 @@ impl<R: Record> Worker<R> {
             writing.unreported = (writing.position, writing.file.sync_failures());
         }
         let slices = record.slices();
+        if !record.tells_its_end() {
+            Entry::of(writing.position, &slices).encode(&mut writing.entries);
+        }
         match writing.file.mode() {
             IoMode::Buffered => {
                 for slice in &slices {
@@ -329,7 +371,7 @@ impl<R: Record> Worker<R> {
                 self.persist(|_| file.write_slices(&slices, position))?;
                 writing.position += record.bytes();
             }
-            IoMode::Direct => {
+            IoMode::Direct | IoMode::Uring => {
                 // Summed and copied piece by piece: the copy finds the bytes in the cache.
                 for piece in slices.iter().flat_map(|slice| slice.chunks(PIECE_BYTES)) {
                     writing.summing.update(piece);
@@ -347,8 +389,7 @@ impl<R: Record> Worker<R> {
                         if buffer.is_full() {
                             let file = Arc::clone(&writing.file);
                             let full = writing.buffer.take().expect("it was filled");
-                            self.persist(|_| file.write_buffer(&full))?;
-                            self.spare(full);
+                            self.write_full(id, &file, full)?;
                         }
                     }
                 }
@@ -360,8 +401,41 @@ impl<R: Record> Worker<R> {
         Ok(())
     }
 
+    /// Writes a full buffer, or begins to.
+    fn write_full(
+        &mut self,
+        id: FileId,
+        file: &Arc<StreamFile>,
+        full: Buffer,
+    ) -> Result<(), GivenUp> {
+        let begun = match &mut self.ring {
+            Some(ring) => ring.begin(id, file, full),
+            None => Err(full),
+        };
+        if let Err(full) = begun {
+            self.persist(|_| file.write_buffer(&full))?;
+            self.spare(full);
+        }
+        self.land_while(Ring::is_full)
+    }
+
+    /// Waits for writes to end while `waits`. What has failed is written by plain calls.
+    fn land_while(&mut self, waits: impl Fn(&Ring) -> bool) -> Result<(), GivenUp> {
+        while let Some(ring) = &mut self.ring
+            && waits(ring)
+            && let Some(flight) = ring.land()
+        {
+            if !flight.is_written {
+                self.persist(|_| flight.file.write_buffer(&flight.buffer))?;
+            }
+            self.spare(flight.buffer);
+        }
+        Ok(())
+    }
+
     /// Writes what is in the buffer of a file, and reports its records.
     fn flush(&mut self, id: FileId) -> Result<(), GivenUp> {
+        self.land_while(|ring| ring.has(id))?;
         let Some(writing) = self.writing.get_mut(&id) else {
             return Ok(());
         };
@@ -379,10 +453,16 @@ impl<R: Record> Worker<R> {
             return Ok(());
         }
         let records = std::mem::take(&mut writing.records);
+        let entries = std::mem::take(&mut writing.entries);
         let (segment, sums) = (writing.segment, writing.summing.sums());
-        if protect!(RecordSynced, when self.shared.durability == Durability::Record) {
-            let ((from, failures), to) = (writing.unreported, writing.position);
+        let ((from, failures), to) = (writing.unreported, writing.position);
+        let is_promised = self.shared.durability == Durability::Record;
+        if !entries.is_empty() {
+            self.persist(|_| file.write_list(&entries, is_promised))?;
+        }
+        if protect!(RecordSynced, when is_promised) {
             self.persist(|_| file.sync_range(from..to, failures))?;
+            self.persist(|_| file.sync_list())?;
         }
         self.report(Report::Written {
             segment,

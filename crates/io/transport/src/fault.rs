@@ -55,6 +55,14 @@ pub enum ShmFault {
         /// The slot named.
         slot: u32,
     },
+    /// A product that cannot be taken.
+    #[error("product {number} {why}")]
+    Product {
+        /// Number of the product.
+        number: u32,
+        /// Fault of it.
+        why: String,
+    },
     /// The peer speaks of shared memory where it cannot be.
     #[error("unexpected message about shared memory: {0}")]
     Word(&'static str),

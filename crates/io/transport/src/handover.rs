@@ -8,6 +8,8 @@
 //! - *Claims.* A borrower claims a message before it reads it, in a word that both sides change atomically. So the
 //!   lender can call back unread messages from a borrower that is dead or slow, and every message is read by at most
 //!   one borrower.
+//! - *Answers.* A message goes back with what the borrower says of it: tags, and bytes of its own, which the lender
+//!   maps. An answer comes with the memory, in one record, so that neither is there without the other.
 //! - *Ends.* The two share a Unix socket (`SOCK_SEQPACKET`), which carries descriptors and wakes, and which the kernel
 //!   closes when a process dies of anything. A borrower outlives its lender: claimed messages and those in its ring
 //!   stay readable. The socket over which a third process has lent its memory is passed on with that memory, so that
@@ -17,11 +19,14 @@
 //! - *Accidents.* A lender that is dropped without [`part`](Lender::part), as by a panic, never reuses memory that its
 //!   borrower still reads.
 
+mod answer;
+mod back;
 mod borrower;
 mod lender;
 mod message;
 
-pub use borrower::{Borrower, Next, TakeError, Taken};
+pub use answer::{Answer, AnswerError, Answers, TAGS_BYTES_MAX, are_tags};
+pub use borrower::{Borrower, Next, Reply, TakeError, Taken};
 pub use lender::{Gave, Left, Lender, LenderError};
 
 use crate::shm::lane::Session;
@@ -32,8 +37,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 const RING_BYTES: usize = 4 << 20;
 /// Messages that a borrower can have at once.
 const SLOTS: u32 = 1 << 12;
-/// Bytes of the ring in which they come back: a record a slot, so that it is never full.
-const BACK_BYTES: usize = SLOTS as usize * 8;
+/// Bytes of the ring in which they come back: a record a slot, so that it is never full. A record has its length, slot,
+/// product and tags.
+const BACK_BYTES: usize = SLOTS as usize * 128;
+const _: () = assert!(4 + BACK_FIXED + TAGS_BYTES_MAX <= 128, "a record a slot");
 /// Where that ring begins.
 const BACK: usize = ring::bytes_of(RING_BYTES);
 /// Where the claims begin, a word a slot.
@@ -43,6 +50,8 @@ const MEMORY_BYTES: usize = CLAIMS + SLOTS as usize * 8;
 
 /// Bytes at the front of a record: number, slot, bytes of the head, bodies.
 const FIXED: usize = 8 + 4 + 4 + 4;
+/// Bytes at the front of a record that comes back: slot, product.
+const BACK_FIXED: usize = 4 + 4;
 /// A body in a record: region, offset, bytes.
 const PLACE: usize = 4 + 8 + 8;
 

@@ -8,7 +8,8 @@
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::slice;
@@ -96,6 +97,18 @@ impl Mapping {
             ProtFlags::empty()
         };
         Ok(Self::of(file, bytes, ProtFlags::READ | write)?)
+    }
+
+    /// As [`of_peer`](Self::of_peer), of memory that its owner cannot change any more. The descriptor is closed.
+    pub(crate) fn of_unchanging(file: OwnedFd, bytes: usize) -> io::Result<Self> {
+        let seals = rustix::fs::fcntl_get_seals(&file)?;
+        if !seals.contains(SealFlags::WRITE) {
+            let what = "memory that its owner can still change";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        let mut mapping = Self::of_peer(file, bytes, false)?;
+        mapping.file = None;
+        Ok(mapping)
     }
 
     fn of(file: OwnedFd, bytes: usize, protection: ProtFlags) -> rustix::io::Result<Self> {
@@ -226,6 +239,15 @@ pub(crate) fn read_only(file: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
+/// Returns memory with a copy of `bytes` that no process can change, this one neither.
+pub(crate) fn unchanging(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(rustix::fs::memfd_create("sheaf", flags)?);
+    file.write_all(bytes)?;
+    rustix::fs::fcntl_add_seals(&file, SIZE_SEALS | SealFlags::WRITE)?;
+    Ok(file.into())
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: one of the constructors made exactly this mapping; who looks into it borrows it, and every block
@@ -308,6 +330,22 @@ mod tests {
         assert_eq!(
             refused.to_string(),
             "shared memory has 4096 bytes, its owner says 8192"
+        );
+    }
+
+    #[test]
+    fn what_is_unchanging_cannot_be_written_to_by_its_owner() {
+        let file = unchanging(b"made of it").unwrap();
+        let written = rustix::io::pwrite(&file, b"other", 0).unwrap_err();
+        assert_eq!(written, Errno::PERM);
+        let theirs = Mapping::of_unchanging(file, 10).unwrap();
+        assert_eq!(theirs.look(0, 10), Some(b"made of it".as_slice()));
+        let shared = Mapping::shared(4096).unwrap();
+        let file = read_only(shared.file().unwrap()).unwrap();
+        let refused = Mapping::of_unchanging(file, 4096).err().unwrap();
+        assert_eq!(
+            refused.to_string(),
+            "memory that its owner can still change"
         );
     }
 

@@ -39,13 +39,13 @@ impl Check {
         &mut self,
         is_good: bool,
         key: &str,
-        other_key: &'static str,
+        other_key: &str,
         found: impl std::fmt::Display,
         expected: impl Into<String>,
     ) {
         if !is_good {
             let mut error = ConfigError::new(key, found, expected);
-            error.other_key = Some(other_key);
+            error.other_key = Some(other_key.to_owned());
             self.errors.push(error);
         }
     }

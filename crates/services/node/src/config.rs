@@ -27,7 +27,8 @@ pub use crate::check::{
 pub use crate::kinds::Kind;
 pub use crate::sink::{
     Ack, DiscardSink, FileSink, ShmSink, SinkConfig, SinkWordsError, StfFileSink,
-    StreamsDurability, StreamsSink, UnixSink, VerifySink, ZmqLayout, ZmqOutlet, ZmqSink,
+    StreamsDurability, StreamsOverload, StreamsSink, UnixSink, VerifySink, ZmqLayout, ZmqOutlet,
+    ZmqSink,
 };
 pub use crate::source::{
     FileSource, Km3netSource, ReplaySource, SourceConfig, StdinSource, StfFileSource, StfFormat,

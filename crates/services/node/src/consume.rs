@@ -8,20 +8,22 @@
 //! let mut consumer = Consumer::connect("/run/sheaf/epn-0".as_ref(), Duration::from_secs(5))?;
 //! loop {
 //!     match consumer.next(None)? {
-//!         // Its memory goes back when it is dropped.
+//!         // Its memory goes back with the tag, or when it is dropped.
+//!         Next::Tf(tf) if tf.bytes() > 1 << 20 => tf.give_back("large")?,
 //!         Next::Tf(tf) => println!("TF {} has {} bytes", tf.tf.0, tf.bytes()),
 //!         Next::Nothing => {}
 //!         Next::End => break,
 //!     }
 //! }
-//! # Ok::<(), sheaf_node::consume::ConsumeError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use crate::sink::recomputed;
 use bytes::Bytes;
 use sheaf_formats::tf_file::{TfFileError, tf_of_head};
 use sheaf_protocol::Tf;
-use sheaf_transport::handover::{self, Borrower, TakeError};
+use sheaf_transport::handover::{self, AnswerError, Borrower, Reply, TakeError};
+use std::ops::Deref;
 use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
@@ -42,11 +44,53 @@ pub enum ConsumeError {
 pub enum Next {
     /// A TF. Its payloads lie in the memory of the EPN, or of the FLPs: until all of them are dropped the EPN waits
     /// for that memory. Who wants to keep them for long copies them.
-    Tf(Tf<Bytes>),
+    Tf(Lent),
     /// None in time, or a signal came.
     Nothing,
     /// The EPN is gone, and all that it had offered is taken.
     End,
+}
+
+/// A TF that an EPN has lent. Dropped, it goes back without a word about it.
+#[derive(Debug)]
+pub struct Lent {
+    tf: Tf<Bytes>,
+    reply: Reply,
+}
+
+impl Deref for Lent {
+    type Target = Tf<Bytes>;
+
+    fn deref(&self) -> &Tf<Bytes> {
+        &self.tf
+    }
+}
+
+impl Lent {
+    /// Gives the TF back with `tags`, words of a-z, 0-9, - and _ with a comma between two: streams of the EPN's farm
+    /// file (`[[epn.sink.write.stream]]`) take it by them. It goes back when no payload of it is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`AnswerError`] if the EPN writes nothing, or it cannot be passed on. The TF goes back without a tag then.
+    pub fn give_back(self, tags: &str) -> Result<(), AnswerError> {
+        self.reply.answer(tags, None)
+    }
+
+    /// As [`give_back`](Self::give_back), with bytes that were made of the TF: streams with `product = true` take them.
+    ///
+    /// # Errors
+    ///
+    /// As [`give_back`](Self::give_back), and if `product` is empty or larger than `epn.sink.product_mib_max`.
+    pub fn give_back_with(self, tags: &str, product: &[u8]) -> Result<(), AnswerError> {
+        self.reply.answer(tags, Some(product))
+    }
+
+    /// Returns the TF alone: it goes back without a tag when all its payloads are dropped.
+    #[must_use]
+    pub fn into_tf(self) -> Tf<Bytes> {
+        self.tf
+    }
 }
 
 /// A consumer of one EPN.
@@ -73,9 +117,10 @@ impl Consumer {
     /// [`ConsumeError`]; no more TFs come then.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Next, ConsumeError> {
         Ok(match self.borrower.next(timeout)? {
-            handover::Next::Message(message) => {
-                Next::Tf(tf_of_head(&message.head, message.bodies)?)
-            }
+            handover::Next::Message(message) => Next::Tf(Lent {
+                tf: tf_of_head(&message.head, message.bodies)?,
+                reply: message.reply,
+            }),
             handover::Next::Nothing => Next::Nothing,
             handover::Next::End => Next::End,
         })

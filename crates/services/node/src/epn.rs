@@ -486,6 +486,7 @@ impl<T: Transport> EpnNode<T> {
                     missing,
                     faults,
                     file,
+                    streams,
                 } => {
                     for detail in faults {
                         error!(tf_id = tf.0, detail, "The consumer found a damaged TF");
@@ -500,6 +501,7 @@ impl<T: Transport> EpnNode<T> {
                         parts,
                         missing,
                         file,
+                        streams,
                     });
                 }
                 SinkEvent::Freed { bytes } => self.brain.handle_sink_freed(bytes),

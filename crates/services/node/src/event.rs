@@ -7,7 +7,7 @@
 use crate::config::Rotation;
 use rustix::time::ClockId;
 use serde::Serialize;
-pub use sheaf_verdict_log::event::{Event, FileEvent, MemberEvent, PartEvent};
+pub use sheaf_verdict_log::event::{Event, FileEvent, MemberEvent, PartEvent, StreamEvent};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt as _;

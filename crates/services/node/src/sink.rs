@@ -31,13 +31,13 @@ pub use patience::Patience;
 pub use shm::ShmSink;
 pub use stf_files::{StfFileSink, StfFiles};
 pub use store::{Recovered, TfStore};
-pub use streams::{StreamsDurability, StreamsSink};
+pub use streams::{StreamsDurability, StreamsOverload, StreamsSink};
 pub use unix::{Consumer, UnixSink};
 pub use verify::{Verify, VerifySink};
 pub use zmq::{Outlet, ZmqLayout, ZmqOutlet, ZmqSink};
 
 use crate::check::{Check, ConfigError};
-use crate::event::{FileEvent, PartEvent};
+use crate::event::{FileEvent, PartEvent, StreamEvent};
 use crate::kinds::{Kind, kinds};
 use crate::source::Wake;
 use crate::zmq::ZmqError;
@@ -237,6 +237,8 @@ pub struct Delivery {
     pub faults: Vec<String>,
     /// The TF as it stands in a file, if the sink lays it out in another format.
     pub file: Option<FileEvent>,
+    /// Streams that were to have something of it, if the sink has streams.
+    pub streams: Vec<StreamEvent>,
 }
 
 /// Why a TF was not delivered now.
@@ -335,6 +337,8 @@ pub enum SinkEvent {
         missing: Vec<u16>,
         /// The TF as it stands in a file, if the sink lays it out in another format.
         file: Option<FileEvent>,
+        /// Streams that were to have something of it, if the sink has streams.
+        streams: Vec<StreamEvent>,
         /// Faults that the sink found.
         faults: Vec<String>,
     },
@@ -417,6 +421,7 @@ impl SinkEvent {
             missing: tf.missing.iter().map(|flp| flp.0).collect(),
             faults: delivery.faults,
             file: delivery.file,
+            streams: delivery.streams,
         }
     }
 }
@@ -428,6 +433,14 @@ fn stated(part: &Part<Bytes>) -> PartEvent {
         incarnation: part.source.incarnation.0,
         bytes: part.bytes,
         digest: part.digest,
+    }
+}
+
+/// The digests of all payloads as stated, which the transport has compared. The bytes are not read for it.
+fn stated_of(tf: &Tf<Bytes>) -> Delivery {
+    Delivery {
+        parts: tf.parts.iter().map(stated).collect(),
+        ..Delivery::default()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::plan::{Backoff, Candidate, DeleteRule, Filling};
 use rand::SeedableRng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_stream_files::{
-    CatalogueError, ShipState, ShipTotal, Shipment, Shipments, free_bytes, lock_file,
+    CatalogueError, ShipState, ShipTotal, Shipment, Shipments, free_bytes, lock_file, side_car,
 };
 use std::fs::{File, TryLockError};
 use std::io;
@@ -426,9 +426,11 @@ impl Shipper {
             folder: place.folder.clone(),
             source,
         };
-        match std::fs::remove_file(place.folder.join(&shipment.row.file)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            Ok(()) | Err(_) => {}
+        for name in [shipment.row.file.clone(), side_car(&shipment.row.file)] {
+            match std::fs::remove_file(place.folder.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+                Ok(()) | Err(_) => {}
+            }
         }
         let synced = File::open(&place.folder).and_then(|folder| folder.sync_all());
         synced.map_err(failed)?;

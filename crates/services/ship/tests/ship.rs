@@ -5,7 +5,7 @@ use sheaf_ship::{
     Access, Backoff, DeleteRule, Destination, Progress, ShipConfig, ShipError, Shipper,
 };
 use sheaf_stream_files::{
-    Catalogue, Durability, Engine, EngineConfig, Record, ShipState, Shipments,
+    Catalogue, Durability, Engine, EngineConfig, Labels, Record, ShipState, Shipments, side_car,
 };
 use sheaf_write::{
     Assignment, Kinds, Limits, Place, StreamConfig, StreamId, Template, WriterConfig,
@@ -62,6 +62,7 @@ fn write(folder: &Path, files: u64) {
         mode: None,
         queue_bytes: 1 << 20,
         queue_records: 100,
+        labels: Labels::default(),
         worker_bytes_per_s: None,
     };
     let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(|| {});
@@ -145,7 +146,8 @@ fn files_are_shipped_to_all_destinations_and_then_deleted() {
             assert_eq!(std::fs::read(place.join(name)).expect("there"), *bytes);
         }
     }
-    // Nothing is copied twice; with a rule all go, as both have them.
+    // Nothing is copied twice; with a rule all go, as both have them, and with a file goes its side-car.
+    std::fs::write(folder.path().join(side_car(&all[0])), "{}").expect("written");
     let delete = ShipConfig {
         delete: Some(DELETE),
         ..config()
@@ -158,7 +160,9 @@ fn files_are_shipped_to_all_destinations_and_then_deleted() {
     let catalogue = Catalogue::read(folder.path()).expect("readable");
     let wanted = sheaf_stream_files::Wanted::default();
     catalogue
-        .each(&wanted, |row, state| shipped.push((row.file, state)))
+        .each(&wanted, |row, state| {
+            shipped.push((row.file.clone(), state))
+        })
         .expect("rows");
     let deleted = all.into_iter().map(|name| (name, Some(ShipState::Deleted)));
     assert_eq!(shipped, deleted.collect::<Vec<_>>());

@@ -42,6 +42,7 @@ pub fn audit(evidence: &mut Evidence, options: &Options) -> Audit {
         let source = auditor.audit.sources.entry(flp.clone()).or_default();
         source.refused = *refused;
     }
+    auditor.check_streams();
     auditor.check_sinks();
     if let Some(accounting) = &options.accounting {
         auditor.settle_unannounced(accounting);

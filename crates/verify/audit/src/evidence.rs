@@ -93,6 +93,8 @@ pub struct Evidence {
     pub(super) refused: BTreeMap<String, u64>,
     /// TFs as they stand in files of DataDistribution, by the number of their delivery.
     pub(super) files: BTreeMap<u32, FileEvent>,
+    /// Fates in the streams of a sink, by the number of the delivery: the place in the list of fates.
+    pub(super) streams: BTreeMap<u32, u32>,
     /// Content of the files of sinks, if they were read.
     pub(super) stock: Option<Stock>,
     /// Copies of the verdict log that are damaged, and why, where most of the others are not.
@@ -343,11 +345,16 @@ impl Evidence {
                 parts,
                 missing,
                 file,
+                streams,
                 ..
             } => {
                 let number = self.tables.deliveries.len();
                 if let (Some(file), Ok(number)) = (file, u32::try_from(number)) {
                     self.files.insert(number, file);
+                }
+                if let (false, Ok(number)) = (streams.is_empty(), u32::try_from(number)) {
+                    let fates = self.tables.stream_fates.place(streams);
+                    self.streams.insert(number, fates);
                 }
                 let missing = self.flp_list(missing);
                 let delivery = Delivery {

@@ -24,7 +24,7 @@ mod tf;
 pub use audit::audit;
 pub use evidence::{Evidence, Fate, Lives};
 pub use finding::{Contradiction, Kind};
-pub use proven::{Accounting, Audit, Options, SourceAccounting};
+pub use proven::{Accounting, Audit, Options, SourceAccounting, StreamAccounting};
 pub use rosters::RosterSource;
 pub use series::files_of;
 pub use stock::Stored;

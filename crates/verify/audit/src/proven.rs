@@ -44,6 +44,8 @@ pub struct Audit {
     pub missing: BTreeMap<String, u64>,
     /// Fates of the STFs of each FLP, such as `"flp:1"`.
     pub sources: BTreeMap<String, SourceAccounting>,
+    /// Fates of delivered TFs in each stream of the sink `streams`.
+    pub streams: BTreeMap<String, StreamAccounting>,
     /// Origin of the knowledge of the rosters.
     pub roster_source: RosterSource,
     /// Whether a log states that every TF of the run is decided.
@@ -75,6 +77,20 @@ pub struct SourceAccounting {
     pub in_flight: u64,
     /// STFs of the source that the FLP refused; none of those made.
     #[serde(default)]
+    pub refused: u64,
+}
+
+/// Fates in one stream of TFs that were delivered: announced = written + shed + refused. TFs that are with a sink and
+/// not delivered are in flight, in every stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamAccounting {
+    /// TFs of which the stream was to have something.
+    pub announced: u64,
+    /// TFs of which it has it.
+    pub written: u64,
+    /// TFs that were shed, by reason.
+    pub shed: BTreeMap<String, u64>,
+    /// TFs that its writer refused.
     pub refused: u64,
 }
 

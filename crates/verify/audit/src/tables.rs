@@ -4,6 +4,7 @@
 //! name them by their place. A TF of *n* FLPs takes 48 bytes and 72 for each FLP: 264 bytes with three, 2.6 GB for ten
 //! million.
 
+use sheaf_verdict_log::event::StreamEvent;
 use std::collections::BTreeMap;
 
 /// Place of a life in [`Evidence`](super::Evidence).
@@ -139,6 +140,8 @@ pub(super) struct Tables {
     pub(super) reasons: List<String>,
     pub(super) assignments: List<Assignment>,
     pub(super) flp_lists: List<Vec<u16>>,
+    /// Fates of TFs in the streams of a sink.
+    pub(super) stream_fates: List<Vec<StreamEvent>>,
     pub(super) sources: List<Named>,
     pub(super) verdicts: List<Verdict>,
     pub(super) sessions: List<Session>,

@@ -82,6 +82,7 @@ fn delivered(tf: u64, flps: &[u16], missing: &[u16]) -> Event {
         parts,
         missing: missing.to_vec(),
         file: None,
+        streams: Vec::new(),
     }
 }
 

@@ -20,7 +20,7 @@ use sheaf_farm::proc::usage;
 use sheaf_figures::stat;
 use sheaf_protocol::Timestamp;
 use sheaf_stream_files::{
-    Catalogue, Durability, Engine, EngineConfig, EngineEvent, IoMode, Record,
+    Catalogue, Durability, Engine, EngineConfig, EngineEvent, IoMode, Labels, Record,
 };
 use sheaf_write::{
     Assignment, Kinds, Limits, Place, StreamConfig, StreamId, SyncEvery, Template, Unit,
@@ -85,8 +85,8 @@ pub struct Load {
     pub bytes: u64,
     /// Rate of an emulated worker.
     pub worker_bytes_per_s: Option<u64>,
-    /// Whether writes go past the page cache.
-    pub is_direct: bool,
+    /// Name of the way to the disk.
+    pub io: String,
     /// Name of the durability.
     pub durability: String,
     /// Seed.
@@ -219,7 +219,7 @@ struct Case {
     policy: &'static str,
     workers: u32,
     emulated_mb_s: Option<f64>,
-    is_direct: bool,
+    io: IoMode,
     durability: Durability,
 }
 
@@ -230,7 +230,7 @@ impl Case {
             policy,
             workers,
             emulated_mb_s: None,
-            is_direct: true,
+            io: IoMode::Direct,
             durability: Durability::Close,
         }
     }
@@ -304,9 +304,15 @@ fn cases(options: &Options) -> Vec<Case> {
     }
     let most = options.workers.last().copied().unwrap_or(1);
     cases.push(Case {
-        is_direct: false,
+        io: IoMode::Buffered,
         ..Case::new("striped", most)
     });
+    for &workers in &options.workers {
+        cases.push(Case {
+            io: IoMode::Uring,
+            ..Case::new("striped", workers)
+        });
+    }
     for durability in [Durability::None, Durability::Every, Durability::Record] {
         cases.push(Case {
             durability,
@@ -347,7 +353,7 @@ fn row(options: &Options, case: &Case, done: &[Done], fio: &[f64]) -> Row {
         policy: case.policy.to_owned(),
         workers: case.workers,
         streams: options.streams,
-        io: if case.is_direct { "direct" } else { "buffered" },
+        io: case.io.name(),
         durability: case.durability.name(),
         emulated_mb_per_s: case.emulated_mb_s,
         mb_per_s,
@@ -417,7 +423,7 @@ fn run_case(options: &Options, case: &Case, folder: &Path, round: u32) -> anyhow
             options.bytes.min((mb_s * 4.0 * 12.0 * 1e6) as u64)
         }),
         worker_bytes_per_s: emulated.map(|mb_s| (mb_s * 1e6) as u64),
-        is_direct: case.is_direct,
+        io: case.io.name().to_owned(),
         durability: case.durability.name().to_owned(),
         seed: options.seed.wrapping_add(round.into()),
     };
@@ -591,13 +597,10 @@ fn config(load: &Load) -> anyhow::Result<EngineConfig> {
             seed: load.seed,
         },
         durability,
-        mode: Some(if load.is_direct {
-            IoMode::Direct
-        } else {
-            IoMode::Buffered
-        }),
+        mode: Some(IoMode::named(&load.io).context("the load has no way to the disk")?),
         queue_bytes,
         queue_records: 4096,
+        labels: Labels::default(),
         worker_bytes_per_s: load.worker_bytes_per_s,
     })
 }

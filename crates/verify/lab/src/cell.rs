@@ -251,6 +251,8 @@ pub struct Cell {
     pub losses: &'static [&'static str],
     /// Whether nodes may log errors.
     pub may_log_errors: bool,
+    /// Text that the log of some node has to have; `None`: any.
+    pub must_log: Option<&'static str>,
 }
 
 impl Cell {
@@ -280,6 +282,7 @@ impl Cell {
             suspected_max: None,
             losses: &[],
             may_log_errors: false,
+            must_log: None,
         }
     }
 

@@ -567,12 +567,16 @@ fn make_disks(shape: &Shape, folder: &Path) -> Result<Option<Disk>, FarmError> {
         return Ok(None);
     }
     for index in 0..shape.epns {
-        let path = folder.join(format!("epn-{index}"));
-        std::fs::create_dir_all(&path)
-            .map_err(FarmError::io(format!("make {}", path.display())))?;
+        for disk in ["epn", "second"] {
+            let path = folder.join(format!("{disk}-{index}"));
+            std::fs::create_dir_all(&path)
+                .map_err(FarmError::io(format!("make {}", path.display())))?;
+        }
     }
     match shape.consumer {
-        Consumer::SmallDisk(bytes) | Consumer::StreamsOnSmallDisk(bytes) => {
+        Consumer::SmallDisk(bytes)
+        | Consumer::StreamsOnSmallDisk(bytes)
+        | Consumer::StreamsOnSmallAndLarge(bytes) => {
             Ok(Some(Disk::mount(&folder.join("epn-0"), bytes)?))
         }
         _ => Ok(None),

@@ -168,7 +168,12 @@ pub(crate) fn inject(
         }
         Fault::LockCatalogue => {
             let epns = nodes.iter().filter(|node| node.role == Role::Epn);
-            let folders = epns.map(|epn| written::folder_of(farm.path(), epn.index));
+            let consumer = farm.shape.consumer;
+            // Of two disks, the first one.
+            let folders = epns.filter_map(|epn| {
+                let folders = written::folders_of(farm.path(), consumer, epn.index);
+                folders.into_iter().next()
+            });
             let locks = folders.map(|folder| CatalogueLock::take(&folder));
             let locks = locks.collect::<Result<Vec<_>, _>>()?;
             Ok(until_healed(locks))

@@ -77,9 +77,18 @@ pub(crate) fn judge(
     if !cell.may_log_errors {
         problems.extend(farm.lives.iter().filter_map(error_line));
     }
+    if let Some(text) = cell.must_log {
+        let has_text = |life: &Life| {
+            let log = std::fs::read_to_string(&life.log);
+            log.is_ok_and(|log| log.contains(text))
+        };
+        if !farm.lives.iter().any(has_text) {
+            problems.push(format!("no node logged: {text}"));
+        }
+    }
     if cell.shape.consumer.has_streams() {
         let trace = Trace::read(&farm.logs(), ahead_ns(cell.shape.clocks))?;
-        problems.extend(written::problems(farm.path(), cell.shape.epns, &trace));
+        problems.extend(written::problems(farm.path(), &cell.shape, &trace));
     }
     let changes = farm.watch().changes();
     let status = farm.last_accounting();

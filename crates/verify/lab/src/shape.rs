@@ -39,12 +39,24 @@ pub enum Consumer {
     Streams,
     /// As before; EPN 0 has a disk of this many bytes of its own.
     StreamsOnSmallDisk(u64),
+    /// Write files of streams to two disks.
+    StreamsOnTwoDisks,
+    /// As before; the first disk of EPN 0 has this many bytes.
+    StreamsOnSmallAndLarge(u64),
 }
 
 impl Consumer {
     /// Whether TFs go to files of streams.
     pub(crate) fn has_streams(self) -> bool {
-        matches!(self, Self::Streams | Self::StreamsOnSmallDisk(_))
+        matches!(self, Self::Streams | Self::StreamsOnSmallDisk(_)) || self.has_two_disks()
+    }
+
+    /// Whether these go to two disks of each EPN.
+    pub(crate) fn has_two_disks(self) -> bool {
+        matches!(
+            self,
+            Self::StreamsOnTwoDisks | Self::StreamsOnSmallAndLarge(_)
+        )
     }
 }
 
@@ -179,9 +191,16 @@ impl Shape {
                     fsync: matches!(self.consumer, Consumer::SyncedFiles | Consumer::Stored),
                 })
             }
-            Consumer::Streams | Consumer::StreamsOnSmallDisk(_) => {
+            Consumer::Streams
+            | Consumer::StreamsOnSmallDisk(_)
+            | Consumer::StreamsOnTwoDisks
+            | Consumer::StreamsOnSmallAndLarge(_) => {
+                let second = folder.join("second-{epn}");
+                let has_second = self.consumer.has_two_disks();
                 SinkConfig::Streams(StreamsSink {
                     directory: folder.join("epn-{epn}"),
+                    directories: has_second.then_some(second).into_iter().collect(),
+                    slow_ms: 300,
                     durability: StreamsDurability::Every,
                     sync_ms: 100,
                     // Several files a second are closed.

@@ -1,5 +1,6 @@
 //! Files of streams that a farm has left, held against what its nodes logged.
 
+use crate::shape::{Consumer, Shape};
 use crate::trace::{Outcome, Trace};
 use sheaf_formats::tf_file::{NextTf, next_tf};
 use sheaf_stream_files::{Catalogue, FileRow, FileState, compare_file};
@@ -10,18 +11,21 @@ use std::path::{Path, PathBuf};
 /// TFs that a problem names.
 const NAMED_MAX: usize = 5;
 
-/// Folder with the files of an EPN, in the folder of its farm.
-pub(crate) fn folder_of(farm: &Path, epn: u16) -> PathBuf {
-    farm.join(format!("epn-{epn}")).join(format!("epn-{epn}"))
+/// Folders with the files of an EPN in the folder of its farm, one for each of its disks.
+pub(crate) fn folders_of(farm: &Path, consumer: Consumer, epn: u16) -> Vec<PathBuf> {
+    let of_disk = |disk: String| farm.join(disk).join(format!("epn-{epn}"));
+    let second = consumer.has_two_disks().then(|| format!("second-{epn}"));
+    let disks = std::iter::once(format!("epn-{epn}")).chain(second);
+    disks.map(of_disk).collect()
 }
 
-/// Returns what is wrong with the files of `epns` EPNs: files that are open or not as their catalogue says, TFs that
+/// Returns what is wrong with the files of all EPNs: files that are open or not as their catalogue says, TFs that
 /// are there twice, TFs that were delivered and are not there, and TFs that no verdict gave to an EPN.
-pub(crate) fn problems(farm: &Path, epns: u16, trace: &Trace) -> Vec<String> {
+pub(crate) fn problems(farm: &Path, shape: &Shape, trace: &Trace) -> Vec<String> {
     let mut problems = Vec::new();
     let mut found: BTreeMap<u64, u32> = BTreeMap::new();
-    for epn in 0..epns {
-        let folder = folder_of(farm, epn);
+    let folders = (0..shape.epns).flat_map(|epn| folders_of(farm, shape.consumer, epn));
+    for folder in folders {
         let rows = Catalogue::read(&folder).and_then(|catalogue| catalogue.rows(None));
         match rows {
             Err(error) => problems.push(error.to_string()),

@@ -63,15 +63,19 @@ pub enum Invariant {
     WrittenKept,
     /// After a start each file is whole, and has the records and checksums of its row in the catalogue.
     WholeFiles,
-    /// Records taken by a writer = written + in flight, by stream.
+    /// Records announced to a writer = written + shed + refused + in flight, and those taken = written + in flight, by
+    /// stream.
     WriterBooks,
     /// A writer writes and closes all that it has, if the disk is well, and starts again after every death.
     WritesInTime,
+    /// Records are shed, spilled or kept waiting as the overload says: the highest class is never shed, and a disk that
+    /// is full, or fails while another one is well, gets nothing.
+    OverloadByName,
 }
 
 impl Invariant {
     /// Every invariant, in the order of the contract.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::OneVerdict,
         Self::OneDelivery,
         Self::TruePieces,
@@ -101,6 +105,7 @@ impl Invariant {
         Self::WholeFiles,
         Self::WriterBooks,
         Self::WritesInTime,
+        Self::OverloadByName,
     ];
 
     /// Returns the name in reports, such as `"I1 one verdict"`.
@@ -136,6 +141,7 @@ impl Invariant {
             Self::WholeFiles => "W3 whole files",
             Self::WriterBooks => "W4 books of a writer",
             Self::WritesInTime => "W5 writes in time",
+            Self::OverloadByName => "W6 overload by name",
         }
     }
 }

@@ -6,10 +6,10 @@ use crate::json_file;
 use anyhow::Context as _;
 use bytes::Bytes;
 use serde::Serialize;
-use sheaf_node::consume::{ConsumeError, Consumer, Next, faults};
+use sheaf_node::consume::{ConsumeError, Consumer, Lent, Next, faults};
 use sheaf_node::shutdown::Shutdown;
 use sheaf_protocol::Tf;
-use sheaf_transport::handover::TakeError;
+use sheaf_transport::handover::{AnswerError, TakeError, are_tags};
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,8 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 Examples:
   sheaf demo --epns 1 --sink shm:/tmp/epn & sheaf data consume /tmp/epn
   sheaf data consume /run/sheaf/epn-0 --log tfs.jsonl       what was in each TF, a line each
-  sheaf data consume /run/sheaf/epn-0 --again --no-check    for as long as there are EPNs, as fast as it goes")]
+  sheaf data consume /run/sheaf/epn-0 --again --no-check    for as long as there are EPNs, as fast as it goes
+  sheaf data consume /run/sheaf/epn-0 --tag physics --tag-every 10    a tenth of the TFs to the stream of this tag")]
 pub(crate) struct Args {
     /// Connect to this socket of an EPN: `epn.sink.path` of its farm file.
     #[arg(value_name = "PATH")]
@@ -53,12 +54,29 @@ pub(crate) struct Args {
     /// Do not check the payloads.
     #[arg(long)]
     no_check: bool,
+    /// Give TFs back with these tags, with a comma between two, for streams of [epn.sink.write].
+    #[arg(long, value_name = "TAGS", value_parser = parse_tags)]
+    tag: Option<String>,
+    /// Tag one of so many TFs: those whose id is a multiple.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "tag",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    tag_every: u64,
+    /// Give TFs that have a tag back with a product: the line of --log, as JSON.
+    #[arg(long, requires = "tag")]
+    product: bool,
     /// Write a line of JSON for each TF to this file.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Write the summary as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+fn parse_tags(text: &str) -> Result<String, String> {
+    if text.is_empty() || !are_tags(text) {
+        return Err("expected words of a-z, 0-9, - and _ with a comma between two".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// Report of `--json`. `docs/how-to/shm.md` describes every field.
@@ -71,6 +89,7 @@ struct Summary {
     redelivered: u64,
     bytes: u64,
     damaged: u64,
+    tagged: u64,
     seconds: f64,
 }
 
@@ -193,7 +212,7 @@ impl Session<'_> {
     fn take(&mut self, mut consumer: Consumer) -> anyhow::Result<()> {
         while !self.is_over() {
             match consumer.next(Some(LOOK_EVERY))? {
-                Next::Tf(tf) => self.look_at(&tf)?,
+                Next::Tf(tf) => self.look_at(tf)?,
                 Next::Nothing => {}
                 Next::End => break,
             }
@@ -204,11 +223,11 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn look_at(&mut self, tf: &Tf<Bytes>) -> anyhow::Result<()> {
+    fn look_at(&mut self, tf: Lent) -> anyhow::Result<()> {
         let found = if self.args.no_check {
             Vec::new()
         } else {
-            faults(tf)
+            faults(&tf)
         };
         let summary = &mut self.summary;
         summary.tfs += 1;
@@ -219,12 +238,26 @@ impl Session<'_> {
         for fault in &found {
             self.say(&format!("TF {}: {fault}", tf.tf.0));
         }
-        if let Some(log) = &mut self.log {
-            let line = serde_json::to_string(&Line::of(tf, &found));
-            let line = line.expect("names and numbers always have a JSON form");
+        let line = (self.log.is_some() || self.args.product).then(|| {
+            let line = serde_json::to_string(&Line::of(&tf, &found));
+            line.expect("names and numbers always have a JSON form")
+        });
+        if let (Some(log), Some(line)) = (&mut self.log, &line) {
             writeln!(log, "{line}").context("cannot write the log")?;
         }
-        Ok(())
+        let tags = self.args.tag.as_deref();
+        let Some(tags) = tags.filter(|_| tf.tf.0.is_multiple_of(self.args.tag_every)) else {
+            return Ok(());
+        };
+        self.summary.tagged += 1;
+        let given = match line.filter(|_| self.args.product) {
+            Some(line) => tf.give_back_with(tags, (line + "\n").as_bytes()),
+            None => tf.give_back(tags),
+        };
+        given.map_err(|error| match error {
+            AnswerError::NotTaken => fail::bad_use(error),
+            error => anyhow::Error::new(error).context("cannot give a TF back"),
+        })
     }
 
     fn tell(&mut self) {

@@ -6,7 +6,8 @@ use crate::{abandoned, fail};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use sheaf_audit::{
-    Audit, Contradiction, Evidence, Lives, Options, RosterSource, SourceAccounting, audit,
+    Audit, Contradiction, Evidence, Lives, Options, RosterSource, SourceAccounting,
+    StreamAccounting, audit,
 };
 use sheaf_verdict_files::{ReadError, read_dir};
 use std::collections::BTreeMap;
@@ -70,6 +71,8 @@ pub(crate) struct Report {
     sink_files: u64,
     sink_tfs: u64,
     sink_bytes: u64,
+    sink_stf_tfs: u64,
+    sink_raw_files: u64,
     lives: Lives,
     roster_source: RosterSource,
     over: bool,
@@ -90,6 +93,8 @@ pub(crate) struct Report {
     consumer_faults: u64,
     bytes: u64,
     sources: BTreeMap<String, SourceAccounting>,
+    #[serde(default)]
+    streams: BTreeMap<String, StreamAccounting>,
     contradictions_total: u64,
     first_contradiction: Option<Contradiction>,
     contradictions: Vec<Contradiction>,
@@ -129,6 +134,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         sink_files: stored.files,
         sink_tfs: stored.tfs,
         sink_bytes: stored.bytes,
+        sink_stf_tfs: stored.stf_tfs,
+        sink_raw_files: stored.raw_files,
         ..Report::new(&evidence, found, event_logs, ledgers, args.all)
     };
     tell(args, &report)?;
@@ -201,6 +208,8 @@ impl Report {
             sink_files: 0,
             sink_tfs: 0,
             sink_bytes: 0,
+            sink_stf_tfs: 0,
+            sink_raw_files: 0,
             lives: evidence.lives(),
             roster_source: found.roster_source,
             over: found.is_over,
@@ -221,6 +230,7 @@ impl Report {
             consumer_faults: found.consumer_faults,
             bytes: found.bytes,
             sources: found.sources,
+            streams: found.streams,
             contradictions_total: found.contradictions_total,
             first_contradiction,
             contradictions: if all {
@@ -275,6 +285,21 @@ impl fmt::Display for Report {
                 self.sink_tfs, self.sink_files, self.sink_bytes, self.delivered
             )?;
         }
+        if self.sink_stf_tfs > 0 {
+            writeln!(
+                f,
+                "  sinks: {} of these TFs are in several streams of the format stf-file: checksums of closed files \
+                 compared, TFs not",
+                self.sink_stf_tfs
+            )?;
+        }
+        if self.sink_raw_files > 0 {
+            writeln!(
+                f,
+                "  sinks: {} of these files are of the format raw: checksums of closed files compared, TFs not",
+                self.sink_raw_files
+            )?;
+        }
         writeln!(f, "  rosters are those of {}", self.roster_source.words())?;
         let dropped: u64 = self.dropped.values().sum();
         let mark = if self.ok { "✔" } else { "✘" };
@@ -319,6 +344,17 @@ impl fmt::Display for Report {
                 accounting.in_flight,
                 accounting.skipped,
                 accounting.refused
+            )?;
+        }
+        for (stream, fates) in &self.streams {
+            writeln!(
+                f,
+                "  stream {stream}: {} TFs = written {} + shed {} ({}) + refused {}",
+                fates.announced,
+                fates.written,
+                fates.shed.values().sum::<u64>(),
+                counts(&fates.shed),
+                fates.refused
             )?;
         }
         if self.consumer_faults > 0 {

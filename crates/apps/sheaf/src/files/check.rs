@@ -3,8 +3,12 @@
 use crate::progress::Bar;
 use anyhow::Context as _;
 use serde_json::json;
+use sheaf_formats::StreamFormat;
+use sheaf_formats::stf_file::{NextStf, next_stf};
 use sheaf_formats::tf_file::{NextTf, next_tf};
-use sheaf_stream_files::{Catalogue, FileRow, FileState, ShipState, Wanted, compare_file};
+use sheaf_stream_files::{
+    Catalogue, FileRow, FileState, ShipState, Wanted, compare_file, compare_sums,
+};
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,8 +16,9 @@ use std::process::ExitCode;
 
 /// Read closed files again and compare them with the catalogue.
 ///
-/// Bytes, records and checksums are compared. Files that a running writer has open are left out, and those that are
-/// shipped and deleted here. Exit status: 0 if nothing is wrong, 1 if a file is damaged, gone, or without a row.
+/// Bytes, records and checksums are compared, in files of the format raw bytes and checksums alone. Files that a
+/// running writer has open are left out, and those that are shipped and deleted here. Exit status: 0 if nothing is
+/// wrong, 1 if a file is damaged, gone, or without a row.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Check the files in these folders.
@@ -83,7 +88,9 @@ fn check_folder(
 ) -> anyhow::Result<()> {
     let mut known = BTreeSet::new();
     let mut rows = Vec::new();
-    catalogue.each(&Wanted::default(), |row, shipped| rows.push((row, shipped)))?;
+    catalogue.each(&Wanted::default(), |row, shipped| {
+        rows.push((row.clone(), shipped))
+    })?;
     let all = rows.len() as u64;
     for ((row, shipped), done) in rows.into_iter().zip(0..) {
         bar.tell(done, all, report.bytes);
@@ -113,9 +120,13 @@ fn check_folder(
     for entry in std::fs::read_dir(folder).with_context(cannot)? {
         let entry = entry.with_context(cannot)?;
         let name = entry.file_name();
+        let has_end = |name: &str| {
+            let end = name.rsplit_once('.').map_or("", |(_, end)| end);
+            StreamFormat::ALL.iter().any(|it| it.extension() == end)
+        };
         let is_stray = name
             .to_str()
-            .is_some_and(|name| name.ends_with(".tf") && !known.contains(name));
+            .is_some_and(|name| has_end(name) && !known.contains(name));
         // A file that was closed after the rows were read has one now.
         if is_stray && catalogue.get(&name.to_string_lossy())?.is_none() {
             let path = entry.path();
@@ -130,9 +141,18 @@ fn check_folder(
 
 /// Compares a file with its row.
 fn check_file(folder: &Path, row: &FileRow) -> Result<(), String> {
-    compare_file(folder, row, |reader| match next_tf(reader)? {
-        NextTf::Whole(..) => Ok(true),
-        NextTf::Broken(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
-        NextTf::End => Ok(false),
-    })
+    let broken = |error: String| Err(io::Error::new(io::ErrorKind::InvalidData, error));
+    match StreamFormat::of_file(&row.file) {
+        StreamFormat::Tf => compare_file(folder, row, |reader| match next_tf(reader)? {
+            NextTf::Whole(..) => Ok(true),
+            NextTf::Broken(error) => broken(error.to_string()),
+            NextTf::End => Ok(false),
+        }),
+        StreamFormat::StfFile => compare_file(folder, row, |reader| match next_stf(reader)? {
+            NextStf::Whole(..) => Ok(true),
+            NextStf::Broken(fault) => broken(fault.to_string()),
+            NextStf::End => Ok(false),
+        }),
+        StreamFormat::Raw => compare_sums(folder, row),
+    }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use sheaf_stream_files::{Catalogue, FileRow, FileState, ShipState, Wanted};
+use sheaf_stream_files::{Catalogue, FileRow, FileState, Label, ShipState, Wanted};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -92,13 +92,13 @@ fn print(
             bytes += row.sums.bytes;
             records += row.records;
             printed = if args.json {
-                writeln!(out, "{}", json_of(folder, &row, shipped))
+                writeln!(out, "{}", json_of(folder, row, shipped))
             } else {
                 let head = match files {
                     1 => out.write_all(header().as_bytes()),
                     _ => Ok(()),
                 };
-                head.and_then(|()| print_line(out, &row, shipped, now_ns))
+                head.and_then(|()| print_line(out, row, shipped, now_ns))
             };
         });
         printed?;
@@ -145,22 +145,21 @@ fn print_line(
 
 /// Returns a row as JSON.
 fn json_of(folder: &Path, row: &FileRow, shipped: Option<ShipState>) -> Value {
-    json!({
-        "directory": folder,
-        "file": row.file,
-        "state": row.state.name(),
-        "shipped": shipped.map(ShipState::name),
-        "run": row.name.run,
-        "stream": row.name.stream,
-        "block": row.name.block,
-        "node": row.name.node,
-        "seq": row.name.seq,
-        "records": row.records,
-        "bytes": row.sums.bytes,
-        "adler32": format!("{:08x}", row.sums.adler32),
-        "crc32c": row.sums.crc32c.map(|sum| format!("{sum:08x}")),
-        "xxh3": row.sums.xxh3.map(|sum| format!("{sum:016x}")),
-        "opened_ns": row.opened_ns,
-        "closed_ns": row.closed_ns,
-    })
+    let label = Label {
+        file: &row.file,
+        name: &row.name,
+        records: row.records,
+        sums: &row.sums,
+    };
+    let mut facts = label.json();
+    for (key, value) in [
+        ("directory", json!(folder)),
+        ("state", json!(row.state.name())),
+        ("shipped", json!(shipped.map(ShipState::name))),
+        ("opened_ns", json!(row.opened_ns)),
+        ("closed_ns", json!(row.closed_ns)),
+    ] {
+        facts[key] = value;
+    }
+    facts
 }

@@ -4,6 +4,8 @@ use crate::fail;
 use anyhow::Context as _;
 use bytes::Bytes;
 use serde_json::json;
+use sheaf_formats::StreamFormat;
+use sheaf_formats::stf_file::{FileTf, NextStf, next_stf};
 use sheaf_formats::tf_file::{NextTf, next_tf, tf_file_head};
 use sheaf_protocol::Tf;
 use std::fs::File;
@@ -16,8 +18,9 @@ const READ_BYTES: usize = 1 << 20;
 
 /// Print the TFs of files, or give them back one file each.
 ///
-/// Every byte is checked. Exit status: 0 if all files are whole, 1 if one is damaged or cut; what stands in front of
-/// the damage is given.
+/// Every byte is checked, of files of the format stf-file headers and sizes. Files of the format raw are refused: read
+/// them with `sheaf data inspect`. Exit status: 0 if all files are whole, 1 if one is damaged or cut; what stands in
+/// front of the damage is given.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Read these files; those that are still being written as well.
@@ -60,10 +63,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             folder.display()
         )));
     }
+    for path in &args.files {
+        check_use(args, path)?;
+    }
     let mut out = BufWriter::new(io::stdout().lock());
     let mut is_whole = true;
     for path in &args.files {
-        match read(args, path, &mut out) {
+        let whole = match format_of(path) {
+            StreamFormat::StfFile => read_stfs(args, path, &mut out),
+            StreamFormat::Tf | StreamFormat::Raw => read(args, path, &mut out),
+        };
+        match whole {
             Ok(whole) => is_whole &= whole,
             Err(error) if is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
             Err(error) => return Err(error),
@@ -74,6 +84,26 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         flushed => flushed.context("cannot write to standard output")?,
     }
     Ok(ExitCode::from(u8::from(!is_whole)))
+}
+
+/// Returns the format by the name of the file.
+fn format_of(path: &Path) -> StreamFormat {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    StreamFormat::of_file(&name)
+}
+
+/// Refuses what the format of a file has not.
+fn check_use(args: &Args, path: &Path) -> anyhow::Result<()> {
+    let file = path.display();
+    match format_of(path) {
+        StreamFormat::Raw => Err(fail::bad_use(format!(
+            "found {file} of the format raw, expected TFs: read it with `sheaf data inspect`"
+        ))),
+        StreamFormat::StfFile if !args.flp.is_empty() => Err(fail::bad_use(format!(
+            "found --flp and {file} of the format stf-file, expected the format tf: blocks do not tell their FLP"
+        ))),
+        StreamFormat::Tf | StreamFormat::StfFile => Ok(()),
+    }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -96,12 +126,7 @@ fn read(args: &Args, path: &Path, out: &mut impl Write) -> anyhow::Result<bool> 
             }
             NextTf::Broken(error) => {
                 out.flush()?;
-                // Where errors cannot be printed, the exit status still shows them.
-                let _ = writeln!(
-                    io::stderr(),
-                    "sheaf: {}: at byte {offset}: {error}",
-                    path.display()
-                );
+                tell(path, offset, &error);
                 return Ok(false);
             }
             NextTf::Whole(tf, bytes) => {
@@ -112,6 +137,84 @@ fn read(args: &Args, path: &Path, out: &mut impl Write) -> anyhow::Result<bool> 
             }
         }
     }
+}
+
+fn tell(path: &Path, offset: u64, error: &dyn std::fmt::Display) {
+    // Where errors cannot be printed, the exit status still shows them.
+    let _ = writeln!(
+        io::stderr(),
+        "sheaf: {}: at byte {offset}: {error}",
+        path.display()
+    );
+}
+
+/// Reads one file of TFs as DataDistribution writes them. Returns whether it is whole.
+fn read_stfs(args: &Args, path: &Path, out: &mut impl Write) -> anyhow::Result<bool> {
+    let cannot = || format!("cannot read {}", path.display());
+    let file = File::open(path).with_context(cannot)?;
+    let mut reader = BufReader::with_capacity(READ_BYTES, file);
+    let mut offset = 0;
+    loop {
+        match next_stf(&mut reader).with_context(cannot)? {
+            NextStf::End => return Ok(true),
+            NextStf::Broken(_) if path.extension().is_some_and(|end| end == "part") => {
+                return Ok(true);
+            }
+            NextStf::Broken(fault) => {
+                out.flush()?;
+                tell(path, offset, &fault);
+                return Ok(false);
+            }
+            NextStf::Whole(tf, bytes) => {
+                // A TF without a block has no number.
+                let id = tf.counter().checked_sub(1).map(u64::from);
+                let is_in =
+                    |(first, end): (u64, u64)| id.is_some_and(|id| (first..end).contains(&id));
+                if args.tf.is_none_or(is_in) {
+                    print_stf(args, id, &tf, &bytes, offset, out)?;
+                }
+                offset += bytes.len() as u64;
+            }
+        }
+    }
+}
+
+fn print_stf(
+    args: &Args,
+    id: Option<u64>,
+    tf: &FileTf,
+    bytes: &[u8],
+    offset: u64,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    if args.json {
+        let object = json!({
+            "run_number": tf.run(),
+            "tf": id,
+            "offset": offset,
+            "bytes": tf.payload_bytes(),
+            "blocks": tf.blocks.len(),
+        });
+        writeln!(out, "{object}")?;
+    } else {
+        let name = id.map_or_else(|| "-".to_owned(), |id| id.to_string());
+        writeln!(
+            out,
+            "run number {}  TF {name:>12}  at {offset:>14}  {:>12} bytes in {} blocks",
+            tf.run(),
+            tf.payload_bytes(),
+            tf.blocks.len()
+        )?;
+    }
+    let Some(folder) = &args.to else {
+        return Ok(());
+    };
+    let path = folder.join(match id {
+        Some(id) => format!("tf-{id:012}.stf"),
+        None => format!("tf-at-{offset:012}.stf"),
+    });
+    let write = || File::create_new(&path)?.write_all(bytes);
+    write().with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Returns what is wanted of a TF.

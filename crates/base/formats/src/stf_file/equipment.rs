@@ -1,6 +1,7 @@
 //! Names of equipment: what the blocks of a file are ordered by.
 
 use super::layout::{ANY, FLP, RAW_DATA, SHEAF};
+use crate::detector::detector_name;
 use crate::rdh::Rdh;
 use sheaf_protocol::{FlpId, PayloadFormat};
 
@@ -92,29 +93,12 @@ pub fn text(name: &[u8]) -> String {
     name[..end].iter().map(letter).collect()
 }
 
-/// Returns the detector of a system id (AliceO2 `DetectorsCommonDataFormats/DetID.h`), `***` for those that are not
-/// known.
+/// Returns the detector of a system id, `***` for those that are not known.
 fn origin_of(system_id: u8) -> [u8; 4] {
-    match system_id {
-        3 => *b"TPC\0",
-        4 => *b"TRD\0",
-        5 => *b"TOF\0",
-        6 => *b"HMP\0",
-        7 => *b"PHS\0",
-        8 => *b"CPV\0",
-        10 => *b"MCH\0",
-        15 => *b"ZDC\0",
-        17 => *b"CTP\0",
-        18 => *b"EMC\0",
-        19 => *b"TST\0",
-        32 => *b"ITS\0",
-        33 => *b"FDD\0",
-        34 => *b"FT0\0",
-        35 => *b"FV0\0",
-        36 => *b"MFT\0",
-        37 => *b"MID\0",
-        38 => *b"DCS\0",
-        39 => *b"FOC\0",
-        _ => ANY,
+    let mut origin = ANY;
+    if let Some(name) = detector_name(system_id) {
+        origin = [0; 4];
+        origin[..name.len()].copy_from_slice(name.as_bytes());
     }
+    origin
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::assign::assignments;
 use crate::checksum::Summing;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 const KINDS: Kinds = Kinds {
     crc32c: true,
@@ -302,6 +303,38 @@ fn a_hot_stream_is_written_by_all_workers_in_segments() {
     let (bytes, closed) = bench.closed.values().next().expect("one file");
     let expected: Vec<u8> = (0..16).flat_map(|record| [record; 32]).collect();
     assert_eq!((bytes, closed.records, closed.segments), (&expected, 16, 8));
+}
+
+#[test]
+fn a_pinned_stream_goes_to_its_worker_and_the_others_by_the_assignment() {
+    for name in ["round-robin", "open-rate", "striped"] {
+        let mut writer: Writer<()> = Writer::new(config(name, 3, NEVER)).expect("a writer");
+        writer
+            .pin(StreamId(0), TargetId(2))
+            .expect("there are three");
+        let mut seen = BTreeMap::new();
+        for number in 0..60 {
+            for stream in 0..2 {
+                let taken = writer.handle_record(at(number), place(stream, number / 10), 50, ());
+                assert_eq!(taken, Ok(()));
+            }
+            while let Some(action) = writer.poll_action() {
+                if let Action::Write { segment, .. } = action {
+                    let stream = writer.stream_of(segment.file).expect("it is open");
+                    let workers: &mut BTreeSet<u32> = seen.entry(stream).or_default();
+                    workers.insert(segment.worker.0);
+                }
+            }
+        }
+        assert_eq!(seen[&StreamId(0)], BTreeSet::from([2]), "{name}");
+        assert_ne!(seen[&StreamId(1)], BTreeSet::from([2]), "{name}");
+        let refused = writer
+            .pin(StreamId(0), TargetId(3))
+            .unwrap_err()
+            .to_string();
+        assert_eq!(refused, "found 3 as a worker, expected 0 to 2");
+        assert!(writer.pin(StreamId(2), TargetId(0)).is_err(), "{name}");
+    }
 }
 
 #[test]

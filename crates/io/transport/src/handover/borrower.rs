@@ -1,11 +1,12 @@
 //! The side that looks at the messages.
 
+use super::answer::{AnswerError, Answers, are_tags};
 use super::message::{self, ControlMessage, Received};
 use super::{
     BACK, BACK_BYTES, FIXED, MEMORY_BYTES, OFFERED, PLACE, RING_BYTES, SLOTS, TAKEN, claim_at, mark,
 };
 use crate::fault::ShmFault;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, unchanging};
 use crate::shm::meeting;
 use crate::shm::ring::{Reader, Writer};
 use bytes::Bytes;
@@ -16,8 +17,8 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -76,13 +77,50 @@ pub enum Next {
     End,
 }
 
-/// A message. Its bodies lie where their owner has them, and go back to it when all of them are dropped.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A message. Its bodies lie where their owner has them, and go back to it when all of them are dropped, and the reply.
+#[derive(Debug)]
 pub struct Taken {
     /// Copied.
     pub head: Vec<u8>,
     /// Not copied. Who wants to keep them for long copies them: the lender waits for its memory.
     pub bodies: Vec<Bytes>,
+    /// Way to answer.
+    pub reply: Reply,
+}
+
+/// Way to answer one message. Dropped without an answer, the message goes back without one.
+pub struct Reply(Arc<Loan>);
+
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reply").finish_non_exhaustive()
+    }
+}
+
+impl Reply {
+    /// Answers with `tags`, which have a comma between two, and a product made of the message. The answer goes with the
+    /// bodies, when the last of them is dropped. Waits while the lender has products to read.
+    ///
+    /// # Errors
+    ///
+    /// [`AnswerError`]; the message goes back without an answer.
+    pub fn answer(self, tags: &str, product: Option<&[u8]>) -> Result<(), AnswerError> {
+        let Loan {
+            returns, answer, ..
+        } = &*self.0;
+        let answers = returns.answers.ok_or(AnswerError::NotTaken)?;
+        if !are_tags(tags) {
+            let found = tags.to_owned();
+            return Err(AnswerError::Tags { found });
+        }
+        let number = match product {
+            None => 0,
+            Some(product) => returns.send_product(answers, product)?,
+        };
+        // A reply is there once, so nothing is set yet.
+        let _ = answer.set((number, tags.to_owned()));
+        Ok(())
+    }
 }
 
 /// Takes messages from one lender.
@@ -99,6 +137,47 @@ pub struct Borrower {
 pub(super) struct Returns {
     pub(super) back: Mutex<Writer>,
     socket: OwnedFd,
+    answers: Option<Answers>,
+    /// Number of the last product.
+    products: AtomicU32,
+}
+
+impl Returns {
+    /// Passes a product on, and returns its number, which is not 0.
+    fn send_product(&self, answers: Answers, product: &[u8]) -> Result<u32, AnswerError> {
+        let (found, most) = (product.len() as u64, answers.product_bytes_max);
+        if found == 0 || found > most {
+            return Err(AnswerError::Product { found, most });
+        }
+        let file = unchanging(product)?;
+        // Numbers of products that are under way differ, however often they go round.
+        let number = match self
+            .products
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_add(1)
+        {
+            0 => self
+                .products
+                .fetch_add(1, Ordering::Relaxed)
+                .wrapping_add(1),
+            number => number,
+        };
+        let product = ControlMessage::Product {
+            number,
+            bytes: found,
+        };
+        while !message::send(self.socket.as_fd(), product, &[file.as_fd()])? {
+            let mut fds = [PollFd::from_borrowed_fd(
+                self.socket.as_fd(),
+                PollFlags::OUT,
+            )];
+            match rustix::event::poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(io::Error::from(errno).into()),
+            }
+        }
+        Ok(number)
+    }
 }
 
 struct Region {
@@ -111,14 +190,19 @@ struct Region {
 struct Loan {
     slot: u32,
     returns: Arc<Returns>,
+    /// Product and tags.
+    answer: OnceLock<(u32, String)>,
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
         let returns = &self.returns;
         let mut back = returns.back.lock().unwrap_or_else(PoisonError::into_inner);
+        let (product, tags) = self.answer.take().unwrap_or_default();
+        let (slot, product) = (self.slot.to_le_bytes(), product.to_le_bytes());
+        let record = [&slot[..], &product, tags.as_bytes()];
         // A lender that has broken the ring gets nothing back: it is its own memory.
-        if matches!(back.push(&[&self.slot.to_le_bytes()]), Ok(true)) && back.publish() {
+        if matches!(back.push(&record), Ok(true)) && back.publish() {
             message::wake(returns.socket.as_fd());
         }
     }
@@ -163,16 +247,16 @@ impl Borrower {
             });
         }
         match message::receive(socket.as_fd()) {
-            Received::Message(Some(ControlMessage::Hello { bytes }), files, found) => {
+            Received::Message(Some(ControlMessage::Hello { bytes, answers }), files, found) => {
                 if bytes != MEMORY_BYTES as u64 {
                     let expected = "rings of the size of this version";
                     return Err(TakeError::Message { found, expected });
                 }
-                Self::begin(socket, files)
+                Self::begin(socket, files, answers)
             }
             Received::Message(_, _, found) => Err(TakeError::Message {
                 found,
-                expected: "the hello of a lender of version 1",
+                expected: "the hello of a lender of version 2",
             }),
             Received::Gone | Received::Nothing => {
                 Err(failed(io::ErrorKind::ConnectionReset.into()))
@@ -180,7 +264,11 @@ impl Borrower {
         }
     }
 
-    pub(super) fn begin(socket: OwnedFd, files: Vec<OwnedFd>) -> Result<Self, TakeError> {
+    pub(super) fn begin(
+        socket: OwnedFd,
+        files: Vec<OwnedFd>,
+        answers: Option<Answers>,
+    ) -> Result<Self, TakeError> {
         let file = files.into_iter().next().ok_or_else(|| TakeError::Message {
             found: Vec::new(),
             expected: "rings with the hello",
@@ -192,6 +280,8 @@ impl Borrower {
             returns: Arc::new(Returns {
                 back: Mutex::new(Writer::new(Arc::clone(&memory), BACK, BACK_BYTES)),
                 socket,
+                answers,
+                products: AtomicU32::new(0),
             }),
             memory,
             regions: HashMap::new(),
@@ -284,6 +374,7 @@ impl Borrower {
         let loan = Arc::new(Loan {
             slot,
             returns: Arc::clone(&self.returns),
+            answer: OnceLock::new(),
         });
         let (head, places) = rest.split_at(head_bytes);
         let (places, _) = places.as_chunks::<PLACE>();
@@ -291,8 +382,11 @@ impl Borrower {
         for place in places {
             bodies.push(self.body(place, &loan)?);
         }
-        let head = head.to_vec();
-        Ok(Some(Taken { head, bodies }))
+        Ok(Some(Taken {
+            head: head.to_vec(),
+            bodies,
+            reply: Reply(loan),
+        }))
     }
 
     fn body(&mut self, place: &[u8; PLACE], loan: &Arc<Loan>) -> Result<Bytes, TakeError> {
@@ -350,7 +444,7 @@ impl Borrower {
                     self.regions.remove(&number);
                 }
                 Received::Message(_, _, found) => {
-                    let expected = "a word of a lender of version 1";
+                    let expected = "a word of a lender of version 2";
                     return Err(TakeError::Message { found, expected });
                 }
             }

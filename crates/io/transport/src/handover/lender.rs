@@ -1,5 +1,7 @@
 //! The side that has the messages.
 
+use super::answer::{Answer, Answers};
+use super::back::{Product, read_back};
 use super::message::{self, ControlMessage, Received};
 use super::{
     BACK, BACK_BYTES, CALLED_BACK, FIXED, Holdings, MEMORY_BYTES, OFFERED, PLACE, RING_BYTES,
@@ -14,7 +16,7 @@ use crate::shm::ring::{Reader, Writer};
 use crate::shm::slots::Slots;
 use bytes::Bytes;
 use rustix::io::Errno;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -23,6 +25,8 @@ use thiserror::Error;
 
 /// Messages that are received in one turn.
 const WORDS_AT_ONCE_MAX: usize = 1000;
+/// Turns in which a product is looked for that was sent before its record: no socket holds so many messages.
+const PRODUCT_TURNS_MAX: usize = 64;
 
 /// Why nothing more can be given to a borrower.
 #[derive(Debug, Error)]
@@ -86,6 +90,10 @@ pub struct Lender<M> {
     messages: u64,
     copied_bytes: u64,
     is_leaving: bool,
+    is_gone: bool,
+    answers: Option<Answers>,
+    /// Products whose records have not come yet.
+    products: BTreeMap<u32, Bytes>,
     /// The ring had no room for the last message.
     lacks_room: bool,
     is_socket_full: bool,
@@ -134,7 +142,8 @@ impl Region {
 
 impl<M> Lender<M> {
     /// Gives to the process at the other end of `socket`, which is of the kind `SOCK_SEQPACKET`, what lies in `own`, in
-    /// memory of `holdings`, or elsewhere.
+    /// memory of `holdings`, or elsewhere. Without `answers` the borrower can give messages back, and say nothing of
+    /// them.
     ///
     /// # Errors
     ///
@@ -143,6 +152,7 @@ impl<M> Lender<M> {
         socket: OwnedFd,
         own: Vec<Arc<Arena>>,
         holdings: Holdings,
+        answers: Option<Answers>,
     ) -> Result<Self, LenderError> {
         if !meeting::is_ours(socket.as_fd()) {
             return Err(LenderError::OtherUser);
@@ -150,7 +160,8 @@ impl<M> Lender<M> {
         let memory = Arc::new(Mapping::shared(MEMORY_BYTES).map_err(io::Error::from)?);
         let file = memory.file().ok_or_else(unmapped)?;
         let bytes = MEMORY_BYTES as u64;
-        if !message::send(socket.as_fd(), ControlMessage::Hello { bytes }, &[file])? {
+        let hello = ControlMessage::Hello { bytes, answers };
+        if !message::send(socket.as_fd(), hello, &[file])? {
             return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
         }
         Ok(Self {
@@ -168,6 +179,9 @@ impl<M> Lender<M> {
             messages: 0,
             copied_bytes: 0,
             is_leaving: false,
+            is_gone: false,
+            answers,
+            products: BTreeMap::new(),
             lacks_room: false,
             is_socket_full: false,
             shortage: None,
@@ -447,7 +461,8 @@ impl<M> Lender<M> {
     }
 
     /// Processes the progress of the borrower: calls `taken` for each message that it has claimed, and later `back` for
-    /// each of which it has dropped all bodies. Returns `false` if the borrower is gone: then [`part`](Self::part).
+    /// each of which it has dropped all bodies, with its answer. Returns `false` if the borrower is gone: then
+    /// [`part`](Self::part).
     ///
     /// # Errors
     ///
@@ -455,48 +470,96 @@ impl<M> Lender<M> {
     pub fn take_in(
         &mut self,
         mut taken: impl FnMut(&M),
-        mut back: impl FnMut(M),
+        mut back: impl FnMut(M, Answer),
     ) -> Result<bool, ShmFault> {
         (self.is_socket_full, self.shortage) = (false, None);
-        let is_there = self.listen();
+        self.listen()?;
         // Nothing else may look at this for long.
         self.ring.head()?;
         self.see_taken(&mut taken)?;
         let mut record = std::mem::take(&mut self.record);
         while self.back.pop(&mut record)? {
-            let slot: [u8; 4] = record.as_slice().try_into().map_err(|_| {
-                let (found, least, most) = (record.len(), 4, 4);
-                ShmFault::Record { found, least, most }
-            })?;
-            let slot = u32::from_le_bytes(slot);
+            let (slot, product, tags) = read_back(&record)?;
+            let answer = Answer {
+                product: self.take_product(product)?,
+                tags: tags.to_owned(),
+            };
             // It may have been taken after we looked, and is back already.
             self.see_taken(&mut taken)?;
             let given = self.slots.take_if(slot, |given| given.is_told);
             let given = given.ok_or(ShmFault::Slot { slot })?;
             self.forget(given.copy);
-            back(given.message);
+            back(given.message, answer);
         }
         self.record = record;
         // A release never waits for room.
         let _ = self.back.free();
-        Ok(is_there)
+        Ok(!self.is_gone)
+    }
+
+    /// Returns the product of a record; `None` for number 0.
+    fn take_product(&mut self, number: u32) -> Result<Option<Bytes>, ShmFault> {
+        if number == 0 {
+            return Ok(None);
+        }
+        for _ in 0..PRODUCT_TURNS_MAX {
+            if let Some(product) = self.products.remove(&number) {
+                return Ok(Some(product));
+            }
+            // It was sent before its record could be seen.
+            self.listen()?;
+        }
+        let why = "was not sent".to_owned();
+        Err(ShmFault::Product { number, why })
+    }
+
+    /// Keeps a product until its record comes.
+    fn keep_product(
+        &mut self,
+        number: u32,
+        bytes: u64,
+        files: Vec<OwnedFd>,
+    ) -> Result<(), ShmFault> {
+        let refused = |why: String| ShmFault::Product { number, why };
+        let most = self.answers.map_or(0, |answers| answers.product_bytes_max);
+        if bytes == 0 || bytes > most {
+            let why = format!("has {bytes} bytes, expected 1 to {most}");
+            return Err(refused(why));
+        }
+        if self.products.len() >= SLOTS as usize || self.products.contains_key(&number) {
+            return Err(refused("comes without a message for it".to_owned()));
+        }
+        let file = files.into_iter().next();
+        let file = file.ok_or_else(|| refused("has no descriptor".to_owned()))?;
+        let mapped = usize::try_from(bytes).map_err(io::Error::other);
+        let mapped = mapped.and_then(|bytes| Mapping::of_unchanging(file, bytes));
+        let memory = mapped.map_err(|error| refused(error.to_string()))?;
+        let product = Bytes::from_owner(Product::new(memory, bytes));
+        self.products.insert(number, product);
+        Ok(())
     }
 
     fn forget(&mut self, copy: Option<(u32, Mapping)>) {
         self.forgotten.extend(copy.map(|(number, _)| number));
     }
 
-    fn listen(&mut self) -> bool {
+    fn listen(&mut self) -> Result<(), ShmFault> {
         // One that never stops talking is not listened to alone: the rest comes in the next turn.
         for _ in 0..WORDS_AT_ONCE_MAX {
             match message::receive(self.socket.as_fd()) {
                 Received::Message(Some(ControlMessage::Leave), ..) => self.is_leaving = true,
+                Received::Message(Some(ControlMessage::Product { number, bytes }), files, _) => {
+                    self.keep_product(number, bytes, files)?;
+                }
                 Received::Message(..) => {}
-                Received::Nothing => return true,
-                Received::Gone => return false,
+                Received::Nothing => break,
+                Received::Gone => {
+                    self.is_gone = true;
+                    break;
+                }
             }
         }
-        true
+        Ok(())
     }
 
     fn see_taken(&mut self, taken: &mut impl FnMut(&M)) -> Result<(), ShmFault> {

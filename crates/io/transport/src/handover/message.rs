@@ -1,5 +1,6 @@
 //! Messages between lender and borrower on their socket.
 
+use super::answer::Answers;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -10,10 +11,11 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Magic of the first message of a lender; the last byte is the version.
-const MAGIC: [u8; 8] = *b"SHEFTAK\x01";
+const MAGIC: [u8; 8] = *b"SHEFTAK\x02";
 const REGION: u8 = b'R';
 const FORGET: u8 = b'F';
 const LEAVE: u8 = b'L';
+const PRODUCT: u8 = b'P';
 const WAKE: u8 = 0;
 
 /// Descriptors that come with one message.
@@ -23,8 +25,11 @@ const MESSAGE_BYTES_MAX: usize = 32;
 /// Message on the socket, without its descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlMessage {
-    /// The rings, of so many bytes.
-    Hello { bytes: u64 },
+    /// The rings, of so many bytes, and which answers are taken.
+    Hello {
+        bytes: u64,
+        answers: Option<Answers>,
+    },
     /// Memory in which bodies lie, as records name it.
     Region { number: u32, bytes: u64 },
     /// End of a region: no later record names it.
@@ -33,15 +38,37 @@ pub(super) enum ControlMessage {
     Wake,
     /// End of the borrower: it claims nothing any more.
     Leave,
+    /// Memory with a product, as a record that comes back names it.
+    Product { number: u32, bytes: u64 },
+}
+
+fn numbered(kind: u8, number: u32, bytes: u64) -> Vec<u8> {
+    [&[kind][..], &number.to_le_bytes(), &bytes.to_le_bytes()].concat()
+}
+
+/// Reads what [`numbered`] has written behind the kind.
+fn read_numbered(rest: &[u8]) -> Option<(u32, u64)> {
+    let (number, rest) = rest.split_first_chunk()?;
+    let bytes = u64::from_le_bytes(rest.try_into().ok()?);
+    Some((u32::from_le_bytes(*number), bytes))
 }
 
 impl ControlMessage {
     fn encode(self) -> Vec<u8> {
         match self {
-            Self::Hello { bytes } => [&MAGIC[..], &bytes.to_le_bytes()].concat(),
-            Self::Region { number, bytes } => {
-                [&[REGION][..], &number.to_le_bytes(), &bytes.to_le_bytes()].concat()
+            Self::Hello { bytes, answers } => {
+                let product = answers.map_or(0, |answers| answers.product_bytes_max);
+                let takes = [u8::from(answers.is_some())];
+                [
+                    &MAGIC[..],
+                    &bytes.to_le_bytes(),
+                    &takes,
+                    &product.to_le_bytes(),
+                ]
+                .concat()
             }
+            Self::Region { number, bytes } => numbered(REGION, number, bytes),
+            Self::Product { number, bytes } => numbered(PRODUCT, number, bytes),
             Self::Forget { number } => [&[FORGET][..], &number.to_le_bytes()].concat(),
             Self::Wake => vec![WAKE],
             Self::Leave => vec![LEAVE],
@@ -50,16 +77,25 @@ impl ControlMessage {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         if let Some(rest) = bytes.strip_prefix(&MAGIC) {
-            let bytes = u64::from_le_bytes(rest.try_into().ok()?);
-            return Some(Self::Hello { bytes });
+            let (bytes, rest) = rest.split_first_chunk()?;
+            let ([takes], product) = rest.split_first_chunk()?;
+            let product_bytes_max = u64::from_le_bytes(product.try_into().ok()?);
+            let answers = match (*takes, product_bytes_max) {
+                (0, 0) => None,
+                (1, product_bytes_max) => Some(Answers { product_bytes_max }),
+                _ => return None,
+            };
+            let bytes = u64::from_le_bytes(*bytes);
+            return Some(Self::Hello { bytes, answers });
         }
         Some(match bytes {
             [REGION, rest @ ..] => {
-                let (number, rest) = rest.split_first_chunk()?;
-                Self::Region {
-                    number: u32::from_le_bytes(*number),
-                    bytes: u64::from_le_bytes(rest.try_into().ok()?),
-                }
+                let (number, bytes) = read_numbered(rest)?;
+                Self::Region { number, bytes }
+            }
+            [PRODUCT, rest @ ..] => {
+                let (number, bytes) = read_numbered(rest)?;
+                Self::Product { number, bytes }
             }
             [FORGET, rest @ ..] => Self::Forget {
                 number: u32::from_le_bytes(rest.try_into().ok()?),
@@ -167,7 +203,20 @@ mod tests {
     #[test]
     fn words_come_back_as_they_were_said() {
         for message in [
-            ControlMessage::Hello { bytes: 1 << 40 },
+            ControlMessage::Hello {
+                bytes: 1 << 40,
+                answers: None,
+            },
+            ControlMessage::Hello {
+                bytes: 7,
+                answers: Some(Answers {
+                    product_bytes_max: 0,
+                }),
+            },
+            ControlMessage::Product {
+                number: 1,
+                bytes: u64::MAX,
+            },
             ControlMessage::Region {
                 number: 7,
                 bytes: 9,
@@ -182,6 +231,11 @@ mod tests {
             assert!(bytes.len() <= MESSAGE_BYTES_MAX);
         }
         assert_eq!(ControlMessage::decode(b"RxF"), None);
-        assert_eq!(ControlMessage::decode(b"SHEFTAK\x02\0\0\0\0\0\0\0\0"), None);
+        assert_eq!(ControlMessage::decode(b"SHEFTAK\x01\0\0\0\0\0\0\0\0"), None);
+        assert_eq!(
+            ControlMessage::decode(b"SHEFTAK\x02\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0"),
+            None,
+            "answers are taken or not"
+        );
     }
 }

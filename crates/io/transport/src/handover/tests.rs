@@ -2,7 +2,7 @@ use super::message::{self, ControlMessage};
 use super::*;
 use crate::arena::{Arena, ArenaOptions};
 use crate::fault::ShmFault;
-use crate::mapping::{Mapping, read_only};
+use crate::mapping::{Mapping, read_only, unchanging};
 use crate::shm::lane::{self, Came, LaneReceiver, LaneSender};
 use crate::shm::lendable::Lendable;
 use crate::transport::Frame;
@@ -41,14 +41,22 @@ fn body(arena: &Arc<Arena>, bytes: &[u8]) -> Bytes {
 type Message = Vec<Bytes>;
 
 fn pair(own: &[Arc<Arena>], holdings: Holdings) -> (Lender<Message>, Borrower) {
+    meet(own, holdings, None)
+}
+
+fn meet<M>(
+    own: &[Arc<Arena>],
+    holdings: Holdings,
+    answers: Option<Answers>,
+) -> (Lender<M>, Borrower) {
     let (near, far) = sockets();
-    let lender = Lender::new(near, own.to_vec(), holdings).unwrap();
-    let message::Received::Message(Some(ControlMessage::Hello { .. }), files, _) =
+    let lender = Lender::new(near, own.to_vec(), holdings, answers).unwrap();
+    let message::Received::Message(Some(ControlMessage::Hello { answers, .. }), files, _) =
         message::receive(far.as_fd())
     else {
         panic!("a lender says hello");
     };
-    (lender, Borrower::begin(far, files).unwrap())
+    (lender, Borrower::begin(far, files, answers).unwrap())
 }
 
 fn give(lender: &mut Lender<Message>, head: &[u8], bodies: Message) {
@@ -67,7 +75,7 @@ fn take(borrower: &mut Borrower) -> Taken {
 /// Events of the lender: messages taken, messages back, whether the borrower is there.
 fn take_in(lender: &mut Lender<Message>) -> (usize, Vec<Message>, bool) {
     let (mut taken, mut back) = (0, Vec::new());
-    let is_there = lender.take_in(|_| taken += 1, |message| back.push(message));
+    let is_there = lender.take_in(|_| taken += 1, |message, _| back.push(message));
     (taken, back, is_there.unwrap())
 }
 
@@ -231,12 +239,7 @@ fn each_message_is_had_by_one_borrower_however_they_race() {
     const MESSAGES: u64 = 20_000;
     let ends: Vec<(Lender<u64>, std::thread::JoinHandle<Vec<u64>>)> = (0..2)
         .map(|_| {
-            let (near, far) = sockets();
-            let lender = Lender::new(near, vec![], Holdings::default()).unwrap();
-            let message::Received::Message(_, files, _) = message::receive(far.as_fd()) else {
-                panic!("a lender says hello");
-            };
-            let mut borrower = Borrower::begin(far, files).unwrap();
+            let (lender, mut borrower) = meet(&[], Holdings::default(), None);
             let thread = std::thread::spawn(move || {
                 let mut had = Vec::new();
                 loop {
@@ -273,7 +276,7 @@ fn each_message_is_had_by_one_borrower_however_they_race() {
         if turn.is_multiple_of(3) {
             waiting.extend(lender.call_back());
         }
-        assert!(lender.take_in(|_| told += 1, |_| back += 1).unwrap());
+        assert!(lender.take_in(|_| told += 1, |_, _| back += 1).unwrap());
     }
     assert_eq!(told, MESSAGES);
     drop(lenders);
@@ -418,7 +421,7 @@ fn who_breaks_the_rules_is_found_out() {
     give(&mut lender, b"", vec![]);
     let claim = || borrower.memory.word(claim_at(0));
     claim().store(77, Ordering::Relaxed);
-    let fault = lender.take_in(|_| {}, |_| {}).unwrap_err();
+    let fault = lender.take_in(|_| {}, |_, _| {}).unwrap_err();
     assert_eq!(fault.to_string(), "message 0 is marked 0x4d");
     claim().store(mark(0, OFFERED), Ordering::Relaxed);
     borrower
@@ -426,13 +429,13 @@ fn who_breaks_the_rules_is_found_out() {
         .back
         .lock()
         .unwrap()
-        .push(&[&9_u32.to_le_bytes()])
+        .push(&[&[9, 0, 0, 0, 0, 0, 0, 0]])
         .unwrap();
     let _ = borrower.returns.back.lock().unwrap().publish();
-    let fault = lender.take_in(|_| {}, |_| {}).unwrap_err();
+    let fault = lender.take_in(|_| {}, |_, _| {}).unwrap_err();
     assert_eq!(fault, ShmFault::Slot { slot: 9 });
     let read = borrower.memory.word(128).swap(1 << 40, Ordering::Relaxed);
-    let fault = lender.take_in(|_| {}, |_| {}).unwrap_err();
+    let fault = lender.take_in(|_| {}, |_, _| {}).unwrap_err();
     assert!(matches!(fault, ShmFault::Ends { .. }), "{fault}");
     borrower.memory.word(128).store(read, Ordering::Relaxed);
 
@@ -450,7 +453,7 @@ fn who_breaks_the_rules_is_found_out() {
     send(ControlMessage::Leave);
     let error = borrower.next(NOW).map(|_| ()).unwrap_err().to_string();
     assert!(
-        error.ends_with("expected a word of a lender of version 1"),
+        error.ends_with("expected a word of a lender of version 2"),
         "{error}"
     );
     assert_eq!(
@@ -530,4 +533,148 @@ fn what_is_no_lender_is_named() {
     rustix::net::listen(&listener, 4).unwrap();
     let silent = connect().to_string();
     assert!(silent.ends_with("has sent nothing for 0 ms"), "{silent}");
+}
+
+const ANSWERS: Option<Answers> = Some(Answers {
+    product_bytes_max: 100,
+});
+
+/// Messages that are back at `lender`, with their answers.
+fn answers(lender: &mut Lender<Message>) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    let is_there = lender.take_in(|_| {}, |_, answer| answers.push(answer));
+    assert!(is_there.unwrap());
+    answers
+}
+
+#[test]
+fn a_message_goes_back_with_its_answer_after_the_last_look() {
+    let arena = arena(true);
+    let (mut lender, mut borrower) =
+        meet(std::slice::from_ref(&arena), Holdings::default(), ANSWERS);
+    for _ in 0..3 {
+        give(&mut lender, b"head", vec![body(&arena, b"payload")]);
+    }
+    let Taken { bodies, reply, .. } = take(&mut borrower);
+    reply.answer("physics,muon-1", Some(b"made of it")).unwrap();
+    assert_eq!(answers(&mut lender), [], "its body is out");
+    drop(bodies);
+    drop(take(&mut borrower));
+    take(&mut borrower).reply.answer("calib", None).unwrap();
+    let [first, second, third] = answers(&mut lender).try_into().unwrap();
+    assert_eq!(first.tags, "physics,muon-1");
+    assert_eq!(first.product.as_deref(), Some(&b"made of it"[..]));
+    assert_eq!(second, Answer::default());
+    assert_eq!(third, Answer::tagged("calib"));
+    drop((lender, borrower));
+    assert_eq!(
+        first.product.as_deref(),
+        Some(&b"made of it"[..]),
+        "it stays mapped"
+    );
+}
+
+#[test]
+fn answers_that_cannot_be_are_refused_where_they_are_given() {
+    let (mut lender, mut borrower) = meet(&[], Holdings::default(), ANSWERS);
+    let large = [0; 101];
+    for (tags, product, expected) in [
+        ("Muon", None, "found the tags \"Muon\""),
+        (
+            "",
+            Some(&b""[..]),
+            "found a product of 0 bytes, expected 1 to 100",
+        ),
+        (
+            "",
+            Some(&large[..]),
+            "found a product of 101 bytes, expected 1 to 100",
+        ),
+    ] {
+        give(&mut lender, b"", vec![]);
+        let refused = take(&mut borrower).reply.answer(tags, product).unwrap_err();
+        assert!(refused.to_string().starts_with(expected), "{refused}");
+        assert_eq!(answers(&mut lender), [Answer::default()]);
+    }
+    let (mut lender, mut borrower) = pair(&[], Holdings::default());
+    give(&mut lender, b"", vec![]);
+    let refused = take(&mut borrower).reply.answer("calib", None).unwrap_err();
+    assert!(matches!(refused, AnswerError::NotTaken), "{refused}");
+}
+
+#[test]
+fn products_wait_for_room_on_the_socket_and_none_is_lost() {
+    const MESSAGES: u32 = 2000;
+    let (mut lender, mut borrower) = meet::<Message>(&[], Holdings::default(), ANSWERS);
+    let thread = std::thread::spawn(move || {
+        for _ in 0..MESSAGES {
+            let Taken { head, reply, .. } = take(&mut borrower);
+            reply.answer("", Some(&head)).unwrap();
+        }
+    });
+    let (mut given, mut products) = (0_u32, Vec::<Bytes>::new());
+    while products.len() < MESSAGES as usize {
+        let head = given.to_le_bytes();
+        if given < MESSAGES && matches!(lender.give(vec![], &head, [].iter()), Ok(Gave::Offered)) {
+            given += 1;
+        }
+        // The borrower may be gone as soon as it has answered all.
+        let seen = lender.take_in(|_| {}, |_, answer| products.extend(answer.product));
+        seen.unwrap();
+    }
+    thread.join().unwrap();
+    let products: Vec<u32> = products
+        .iter()
+        .map(|product| u32::from_le_bytes(product.as_ref().try_into().unwrap()))
+        .collect();
+    assert_eq!(products, (0..MESSAGES).collect::<Vec<u32>>());
+}
+
+#[test]
+fn products_that_break_the_rules_are_refused() {
+    let back = |borrower: &Borrower, record: &[u8]| {
+        let mut ring = borrower.returns.back.lock().unwrap();
+        assert!(ring.push(&[record]).unwrap());
+        let _ = ring.publish();
+    };
+    let fault = |act: &dyn Fn(&Borrower)| {
+        let (mut lender, mut borrower) = meet(&[], Holdings::default(), ANSWERS);
+        give(&mut lender, b"", vec![]);
+        let taken = take(&mut borrower);
+        act(&borrower);
+        let fault = lender.take_in(|_| {}, |_, _| {}).unwrap_err();
+        drop(taken);
+        fault.to_string()
+    };
+    let sent = |bytes: u64, files: &[OwnedFd]| {
+        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        fault(&|borrower| {
+            let product = ControlMessage::Product { number: 7, bytes };
+            assert!(message::send(borrower.socket(), product, &files).unwrap());
+        })
+    };
+    let file = || unchanging(b"ten bytes!").unwrap();
+    let open = Mapping::shared(4096).unwrap();
+    let open = open.file().unwrap().try_clone_to_owned().unwrap();
+    assert_eq!(
+        sent(101, &[file()]),
+        "product 7 has 101 bytes, expected 1 to 100"
+    );
+    assert_eq!(
+        sent(0, &[file()]),
+        "product 7 has 0 bytes, expected 1 to 100"
+    );
+    assert_eq!(sent(10, &[]), "product 7 has no descriptor");
+    let short = sent(11, &[file()]);
+    assert!(short.contains("has 10 bytes, its owner says 11"), "{short}");
+    assert_eq!(
+        sent(10, &[open]),
+        "product 7 memory that its owner can still change"
+    );
+    let unsent = fault(&|borrower| back(borrower, &[0, 0, 0, 0, 5, 0, 0, 0]));
+    assert_eq!(unsent, "product 5 was not sent");
+    let short = fault(&|borrower| back(borrower, &[0; 7]));
+    assert_eq!(short, "record has 7 bytes, expected 8 to 72");
+    let tags = fault(&|borrower| back(borrower, b"\0\0\0\0\0\0\0\0Mu"));
+    assert!(tags.ends_with("tags that are no words"), "{tags}");
 }

@@ -17,7 +17,7 @@ pub struct ConfigError {
     /// Value expected.
     pub expected: String,
     /// The other key of a rule about two. If only this one stands in the file, the line is its.
-    pub(crate) other_key: Option<&'static str>,
+    pub(crate) other_key: Option<String>,
 }
 
 impl ConfigError {

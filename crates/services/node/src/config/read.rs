@@ -28,7 +28,7 @@ impl Lines {
     pub(super) fn of(&self, error: &ConfigError) -> Option<usize> {
         let exact = |key: &str| self.0.get(key).copied();
         exact(&error.key)
-            .or_else(|| exact(error.other_key?))
+            .or_else(|| exact(error.other_key.as_deref()?))
             .or_else(|| self.around(&error.key))
     }
 

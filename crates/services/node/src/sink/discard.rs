@@ -33,8 +33,7 @@ impl Sink for Discard {
     fn deliver(&mut self, tf: &Tf<Bytes>, _: &Patience) -> Result<Delivery, DeliverError> {
         Ok(Delivery {
             parts: tf.parts.iter().map(stated).collect(),
-            faults: Vec::new(),
-            file: None,
+            ..Delivery::default()
         })
     }
 }

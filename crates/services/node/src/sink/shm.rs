@@ -5,25 +5,32 @@
 //! can be called back, from a consumer that has died or is slow, and goes to another one. What a consumer had taken
 //! when it died is gone with it. The memory of a TF is back when its consumer has dropped it, and until then is
 //! missing from the EPN's credits.
+//!
+//! With files of streams behind it, a TF that a consumer has returned goes to them, with the tags and the product that
+//! came with it. It counts as delivered when they have it. One whose consumer died has the tag [`UNANSWERED`].
 
+mod consumer;
 mod counters;
 mod table;
+mod troubles;
 
 pub(super) use counters::METRICS;
 pub use table::ShmSink;
 
 use super::queue::Queue;
+use super::streams::{ReturnEntry, StreamThread};
 use super::worker::Failures;
-use super::{DeliverError, Delivery, Memory, Opening, SinkError, SinkEvent, stated, taken_back};
+use super::{DeliverError, Memory, Opening, SinkError, SinkEvent, stated_of, taken_back};
 use crate::check::path_for;
 use crate::source::Wake;
 use bytes::Bytes;
+use consumer::{Consumer, Seldom};
 use counters::Counters;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use sheaf_formats::tf_file::tf_file_head;
 use sheaf_protocol::{RunId, Tf, TfId};
-use sheaf_transport::handover::{Gave, Left, Lender};
+use sheaf_transport::handover::{Answer, Answers, Gave, Left, Lender};
 use sheaf_transport::unix::UnixSocket;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Read as _, Write as _};
@@ -34,6 +41,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
+use troubles::Troubles;
 
 /// How long a consumer is waited for before its absence is logged.
 const CONSUMER_WAIT: Duration = Duration::from_secs(1);
@@ -43,8 +51,8 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 const ACCEPT_WAIT: Duration = Duration::from_secs(1);
 /// When a TF is tried again that could not be offered for want of memory or descriptors.
 const SHORT_WAIT: Duration = Duration::from_millis(100);
-/// How often the log has the same line.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+/// Tag of a TF that its consumer has not given back: it died, or the EPN ended before.
+const UNANSWERED: &str = "unanswered";
 
 /// State shared by node and thread.
 #[derive(Default)]
@@ -65,6 +73,9 @@ pub(super) struct ShmWorker {
     /// A byte: there is something in `state`.
     waker: UnixStream,
     thread: Option<JoinHandle<u64>>,
+    /// Files for what consumers give back.
+    files: Option<StreamThread>,
+    troubles: Troubles,
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -72,18 +83,40 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Wakes the node.
+fn ring(wake: &Mutex<Wake>) {
+    (wake.lock().unwrap_or_else(PoisonError::into_inner))();
+}
+
 impl ShmWorker {
     /// Listens for consumers. At most `opening.queue_tfs` TFs wait to be taken.
     fn spawn(config: &ShmSink, opening: Opening) -> Result<Self, SinkError> {
         let path = path_for(&config.path, opening.target.epn.into());
-        let socket = UnixSocket::bind_packets(&path).map_err(|source| SinkError::Listen {
-            path: path.clone(),
-            source: source.into(),
-        })?;
         let (waker, rung) = UnixStream::pair().map_err(SinkError::Thread)?;
         for end in [&waker, &rung] {
             end.set_nonblocking(true).map_err(SinkError::Thread)?;
         }
+        let wake = Arc::new(Mutex::new(opening.wake));
+        let files = config.write.as_ref().map(|write| {
+            let (node, bell) = (wake.clone(), waker.try_clone().map_err(SinkError::Thread)?);
+            write.begin(Opening {
+                wake: Box::new(move || {
+                    ring(&node);
+                    // There may be room for TFs that consumers could get. A full socket wakes the thread as well.
+                    let _ = (&bell).write(&[0]);
+                }),
+                target: opening.target,
+                ack: opening.ack,
+                queue_tfs: opening.queue_tfs,
+                memory: opening.memory.clone(),
+                registry: opening.registry.clone(),
+            })
+        });
+        let files = files.transpose()?;
+        let socket = UnixSocket::bind_packets(&path).map_err(|source| SinkError::Listen {
+            path: path.clone(),
+            source: source.into(),
+        })?;
         let state = Arc::new(Mutex::new(State::default()));
         let hands = Hands {
             state: state.clone(),
@@ -94,6 +127,8 @@ impl ShmWorker {
             consumers_max: usize::from(config.consumers_max),
             consumer_bytes_max: config.consumer_bytes_max,
             slow_after: Duration::from_millis(config.reclaim_ms),
+            answers: config.answers(),
+            intake: files.as_ref().map(StreamThread::return_entry),
             consumers: Vec::new(),
             queue: VecDeque::new(),
             alone_since: Instant::now(),
@@ -102,8 +137,8 @@ impl ShmWorker {
             short: Seldom::default(),
             failures: Failures::default(),
             has_failed: false,
-            counters: Counters::new(&opening.registry),
-            wake: opening.wake,
+            counters: Arc::new(Counters::new(&opening.registry)),
+            wake,
         };
         let thread = std::thread::Builder::new()
             .name("sink".to_owned())
@@ -114,6 +149,8 @@ impl ShmWorker {
             tfs_max: opening.queue_tfs.max(1) as usize,
             waker,
             thread: Some(thread),
+            files,
+            troubles: Troubles::default(),
         })
     }
 
@@ -138,7 +175,17 @@ impl Queue for ShmWorker {
     }
 
     fn poll(&mut self) -> Option<SinkEvent> {
-        lock(&self.state).events.pop_front()
+        loop {
+            let own = lock(&self.state).events.pop_front();
+            let (event, is_of_files) = match own {
+                Some(event) => (event, false),
+                None => (self.files.as_mut()?.poll()?, true),
+            };
+            let event = self.troubles.merge(event, is_of_files);
+            if event.is_some() {
+                return event;
+            }
+        }
     }
 
     fn recall(&mut self, run: RunId, tfs: &BTreeSet<TfId>) {
@@ -157,63 +204,16 @@ impl Queue for ShmWorker {
             Ok(tfs) => warn!(tfs, "The sink ends with TFs that no consumer has taken"),
             Err(_) => warn!("The thread of the sink has panicked"),
         }
+        // Behind the last TF that came back.
+        if let Some(files) = &mut self.files {
+            files.finish();
+        }
     }
 }
 
 impl Drop for ShmWorker {
     fn drop(&mut self) {
         self.finish();
-    }
-}
-
-/// A process that takes TFs.
-struct Consumer {
-    lender: Lender<Tf<Bytes>>,
-    /// Process, for the log.
-    pid: Option<i32>,
-    /// Bytes of the TFs that it has, or is offered.
-    bytes: u64,
-    /// Since when something lies there for it and it takes nothing.
-    idle_since: Option<Instant>,
-    /// TFs were called back from it: it is tried again then.
-    slow_until: Option<Instant>,
-    /// How often that happened since it took one.
-    strikes: u32,
-}
-
-impl Consumer {
-    fn takes(&self, bytes: u64, bytes_max: u64) -> bool {
-        !self.lender.is_leaving() && (self.bytes == 0 || self.bytes + bytes <= bytes_max)
-    }
-
-    fn is_slow(&self, now: Instant) -> bool {
-        self.slow_until.is_some_and(|until| now < until)
-    }
-
-    /// Whether it has left what was offered for so long.
-    fn is_idle(&self, now: Instant, slow_after: Duration) -> bool {
-        self.idle_since
-            .is_some_and(|since| now.saturating_duration_since(since) >= slow_after)
-    }
-}
-
-/// A rate-limited line of the log.
-#[derive(Default)]
-struct Seldom {
-    told: Option<Instant>,
-    untold: u64,
-}
-
-impl Seldom {
-    /// If the line is due: how many were left out since the last.
-    fn is_due(&mut self, now: Instant) -> Option<u64> {
-        let is_due = |told| now.saturating_duration_since(told) >= TELL_EVERY;
-        if self.told.is_none_or(is_due) {
-            self.told = Some(now);
-            return Some(std::mem::take(&mut self.untold));
-        }
-        self.untold += 1;
-        None
     }
 }
 
@@ -227,6 +227,10 @@ struct Hands {
     consumers_max: usize,
     consumer_bytes_max: u64,
     slow_after: Duration,
+    /// Answers that consumers may give to TFs.
+    answers: Option<Answers>,
+    /// Way to the files for what they give back.
+    intake: Option<ReturnEntry>,
     consumers: Vec<Consumer>,
     queue: VecDeque<Tf<Bytes>>,
     /// When there was a consumer last.
@@ -237,8 +241,8 @@ struct Hands {
     short: Seldom,
     failures: Failures,
     has_failed: bool,
-    counters: Counters,
-    wake: Wake,
+    counters: Arc<Counters>,
+    wake: Arc<Mutex<Wake>>,
 }
 
 impl Hands {
@@ -306,7 +310,7 @@ impl Hands {
             }
             let own = vec![self.memory.arena.clone()];
             let holdings = self.memory.holdings.clone();
-            match Lender::new(socket.into(), own, holdings) {
+            match Lender::new(socket.into(), own, holdings, self.answers) {
                 Ok(lender) => {
                     info!(path = %self.path.display(), pid, "A consumer takes TFs");
                     self.consumers.push(Consumer {
@@ -331,6 +335,7 @@ impl Hands {
     /// Reads what the consumers have done.
     fn take_in(&mut self, now: Instant) {
         let (mut events, mut taken_tfs, mut index) = (Vec::new(), 0, 0);
+        let (intake, counters) = (self.intake.clone(), Arc::clone(&self.counters));
         while let Some(consumer) = self.consumers.get_mut(index) {
             let (mut taken, mut back_bytes) = (0, 0);
             let heard = {
@@ -339,13 +344,21 @@ impl Hands {
                 consumer.lender.take_in(
                     |tf| {
                         taken += 1;
-                        told.borrow_mut().push(delivered(tf));
+                        if intake.is_none() {
+                            told.borrow_mut().push(delivered(tf));
+                        }
                     },
-                    |tf| {
+                    |tf, answer| {
                         let bytes = tf.bytes();
                         back_bytes += bytes;
-                        drop(tf);
-                        told.borrow_mut().push(SinkEvent::Freed { bytes });
+                        counters.note(&answer);
+                        match &intake {
+                            Some(intake) => intake.take(tf, answer),
+                            None => {
+                                drop(tf);
+                                told.borrow_mut().push(SinkEvent::Freed { bytes });
+                            }
+                        }
                     },
                 )
             };
@@ -387,8 +400,12 @@ impl Hands {
         let Left { untaken, taken } = consumer.lender.part();
         let counts = (taken.len(), untaken.len());
         for (tf, is_told) in taken {
+            *taken_tfs += usize::from(!is_told);
+            if let Some(intake) = &self.intake {
+                intake.take(tf, Answer::tagged(UNANSWERED));
+                continue;
+            }
             if !is_told {
-                *taken_tfs += 1;
                 events.push(delivered(&tf));
             }
             let bytes = tf.bytes();
@@ -438,9 +455,12 @@ impl Hands {
         self.requeue(untaken);
     }
 
-    /// Offers what waits, each TF to the consumer with the fewest bytes that has room for it.
+    /// Offers what waits, each TF to the consumer with the fewest bytes that has room for it. Nothing while the files
+    /// have not written what has come back.
     fn give(&mut self, now: Instant) {
-        while let Some(tf) = self.queue.pop_front() {
+        while self.intake.as_ref().is_none_or(ReturnEntry::has_room)
+            && let Some(tf) = self.queue.pop_front()
+        {
             let choices = self.choices(now, tf.bytes());
             let mut left = Some(tf);
             for index in choices {
@@ -541,7 +561,7 @@ impl Hands {
         state.untaken -= taken;
         state.events.extend(events);
         drop(state);
-        (self.wake)();
+        ring(&self.wake);
     }
 
     /// Returns the next deadline after `now`, once due work is done.
@@ -616,9 +636,11 @@ impl Hands {
             untaken += left.untaken.len() as u64;
             lent += left.taken.len() as u64;
             for (tf, is_told) in left.taken {
-                if !is_told {
-                    taken_tfs += 1;
-                    events.push(delivered(&tf));
+                taken_tfs += usize::from(!is_told);
+                match &self.intake {
+                    Some(intake) => intake.take(tf.clone(), Answer::tagged(UNANSWERED)),
+                    None if !is_told => events.push(delivered(&tf)),
+                    None => {}
                 }
                 // The consumer still looks at it. Its memory must not be used for anything else while it does, and this
                 // process ends: it is never released here.
@@ -637,12 +659,7 @@ impl Hands {
 /// Returns the stated digests of the parts, which the transport has compared: reading the bytes is left to the
 /// consumer.
 fn delivered(tf: &Tf<Bytes>) -> SinkEvent {
-    let delivery = Delivery {
-        parts: tf.parts.iter().map(stated).collect(),
-        faults: Vec::new(),
-        file: None,
-    };
-    SinkEvent::delivered(tf, delivery)
+    SinkEvent::delivered(tf, stated_of(tf))
 }
 
 #[cfg(test)]

@@ -134,17 +134,8 @@ impl StfFiles {
     }
 
     fn append(&self, open: &mut Open, tf: &Tf<Bytes>) -> io::Result<FileEvent> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let ms = now.map_or(0, |since| {
-            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-        });
-        let parts: Vec<(FlpId, PayloadFormat, &[u8])> = tf
-            .parts
-            .iter()
-            .map(|part| (part.source.flp, part.format, part.payload.as_ref()))
-            .collect();
-        let image = TfImage::new(TfName::new(tf.run, tf.tf, ms), &parts);
-        let payloads: Vec<&[u8]> = parts.iter().map(|(_, _, payload)| *payload).collect();
+        let image = image_of(tf);
+        let payloads: Vec<&[u8]> = tf.parts.iter().map(|part| part.payload.as_ref()).collect();
         let mut digest = Digest::default();
         image
             .slices(&payloads)
@@ -268,6 +259,20 @@ impl Drop for StfFiles {
             warn!(%error, "A TF file keeps the name of an unfinished one; the next start of the EPN gives it its own");
         }
     }
+}
+
+/// Lays `tf` out as it stands in a file that is written now.
+pub(super) fn image_of(tf: &Tf<Bytes>) -> TfImage {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let ms = now.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    });
+    let parts: Vec<(FlpId, PayloadFormat, &[u8])> = tf
+        .parts
+        .iter()
+        .map(|part| (part.source.flp, part.format, part.payload.as_ref()))
+        .collect();
+    TfImage::new(TfName::new(tf.run, tf.tf, ms), &parts)
 }
 
 fn part_suffix(epn: EpnId) -> String {

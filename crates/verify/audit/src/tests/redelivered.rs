@@ -48,6 +48,7 @@ pub(super) fn marked(tf: u64, flps: &[u16], missing: &[u16]) -> Event {
         parts,
         missing,
         file,
+        streams,
         ..
     } = delivered(tf, flps, missing)
     else {
@@ -60,6 +61,7 @@ pub(super) fn marked(tf: u64, flps: &[u16], missing: &[u16]) -> Event {
         parts,
         missing,
         file,
+        streams,
     }
 }
 
@@ -284,6 +286,7 @@ fn sinks_may_have_a_tf_twice_if_it_was_delivered_twice() {
         redelivered,
         parts: BOTH.iter().map(|flp| part(*flp)).collect(),
         missing: Vec::new(),
+        streams: Vec::new(),
     };
     let kinds = |run: &Run, files: &[bool]| -> Vec<Kind> {
         let mut evidence = run.evidence(true);

@@ -4,7 +4,7 @@ use super::super::*;
 use super::part;
 use super::run::*;
 use sheaf_protocol::NodeId;
-use sheaf_verdict_log::event::{Event, FileEvent};
+use sheaf_verdict_log::event::{Event, FileEvent, StreamEvent};
 use std::collections::BTreeMap;
 
 type Files = BTreeMap<String, Stored>;
@@ -19,6 +19,7 @@ fn files() -> Files {
             redelivered: false,
             parts: flps.iter().map(|flp| part(*flp)).collect(),
             missing: missing.to_vec(),
+            streams: Vec::new(),
         };
         (format!("tf-{id}.tf"), stored)
     };
@@ -147,6 +148,7 @@ fn a_killed_epn_may_have_written_what_it_did_not_report() {
             redelivered: false,
             parts,
             missing,
+            streams: Vec::new(),
         }
     };
     files.insert("tf-5.tf".to_owned(), tf5(0));
@@ -155,6 +157,33 @@ fn a_killed_epn_may_have_written_what_it_did_not_report() {
     let expected =
         "tf-5.tf: the part of flp:0 has 10 bytes with CRC-32C 00000000, which is not what it made";
     check(&run, files, &[(Kind::SinkDamaged, expected)]);
+}
+
+#[test]
+fn some_stfs_of_a_tf_are_compared_alone() {
+    let run = Run::good();
+    let partial = |tf: u64, parts: Vec<sheaf_verdict_log::event::PartEvent>| Stored::Partial {
+        tf,
+        run: RUN.to_string(),
+        parts,
+        streams: Vec::new(),
+    };
+    let mut files = files();
+    files.insert("tf-0.tf".to_owned(), partial(0, vec![part(1)]));
+    files.insert("tf-1.tf".to_owned(), partial(1, Vec::new()));
+    check(&run, files.clone(), &[]);
+    let mut changed = part(1);
+    changed.digest ^= 1;
+    files.insert("tf-0.tf".to_owned(), partial(0, vec![changed]));
+    files.insert("tf-99.tf".to_owned(), partial(99, Vec::new()));
+    let damaged = "tf-0.tf: the part of flp:1";
+    let foreign = "tf-99.tf has TF 99, which no EPN delivered";
+    let expected = [(Kind::SinkDamaged, damaged), (Kind::SinkForeign, foreign)];
+    check(&run, files.clone(), &expected);
+    files.remove("tf-1.tf");
+    let missing = "TF 1, which";
+    let expected = [expected[0], expected[1], (Kind::SinkMissing, missing)];
+    check(&run, files, &expected);
 }
 
 #[test]
@@ -197,4 +226,128 @@ fn tfs_in_files_of_datadistribution_are_known_by_their_digest() {
         files,
         &[(Kind::SinkTwice, twice), (Kind::SinkMissing, missing)],
     );
+}
+
+/// Fate in a stream: `shed` with a reason, or written.
+fn fate(stream: &str, shed: Option<&str>) -> StreamEvent {
+    StreamEvent {
+        stream: stream.to_owned(),
+        shed: shed.map(str::to_owned),
+        refused: None,
+    }
+}
+
+/// Returns the good run, in which EPNs write the streams `main` and `calib` and shed `calib` of TF 2, and its files.
+fn run_of_streams() -> (Run, Files) {
+    let mut run = Run::good();
+    for node in [EPN0, EPN1] {
+        for line in run.log(node) {
+            if let Event::Delivered { tf, streams, .. } = line {
+                let shed = (*tf == 2).then_some("queue");
+                *streams = vec![fate("main", None), fate("calib", shed)];
+            }
+        }
+    }
+    let mut files = files();
+    for (name, stored) in &mut files {
+        let Stored::Tf { streams, .. } = stored else {
+            panic!("a TF file")
+        };
+        streams.push("main".to_owned());
+        if name != "tf-2.tf" {
+            streams.push("calib".to_owned());
+        }
+    }
+    (run, files)
+}
+
+fn streams_of<'a>(files: &'a mut Files, name: &str) -> &'a mut Vec<String> {
+    match files.get_mut(name) {
+        Some(Stored::Tf { streams, .. }) => streams,
+        other => panic!("expected a TF file, found {other:?}"),
+    }
+}
+
+#[test]
+fn a_tf_is_in_no_file_of_a_stream_for_a_logged_reason_alone() {
+    let (run, files) = run_of_streams();
+    check(&run, files.clone(), &[]);
+    // A TF with fewer parts, as the stream that was shed had the others.
+    let mut fewer = files.clone();
+    parts_of(fewer.get_mut("tf-2.tf").expect("a file")).pop();
+    check(&run, fewer, &[]);
+    let mut lost = files.clone();
+    streams_of(&mut lost, "tf-0.tf").pop();
+    let text = "TF 0, which epn:0 (incarnation 200) delivered, stands in no file of stream calib";
+    check(&run, lost, &[(Kind::SinkMissing, text)]);
+    let mut unsaid = files.clone();
+    streams_of(&mut unsaid, "tf-2.tf").push("calib".to_owned());
+    let text = "tf-2.tf: stream calib has TF 2, which epn:0 (incarnation 200) did not write there";
+    check(&run, unsaid, &[(Kind::SinkForeign, text)]);
+    let mut gone = files;
+    gone.remove("tf-2.tf");
+    let text = "TF 2, which epn:0 (incarnation 200) delivered, stands in no file of stream main";
+    check(&run, gone, &[(Kind::SinkMissing, text)]);
+}
+
+#[test]
+fn no_tf_is_looked_for_in_files_that_do_not_tell_theirs() {
+    let (run, mut files) = run_of_streams();
+    for name in ["tf-0.tf", "tf-1.tf", "tf-3.tf", "tf-6.tf"] {
+        streams_of(&mut files, name).pop();
+    }
+    let partial = Stored::Partial {
+        tf: 0,
+        run: RUN.to_string(),
+        parts: vec![part(1)],
+        streams: vec!["main".to_owned()],
+    };
+    files.insert("tf-0.tf".to_owned(), partial);
+    let found = |files: &Files| {
+        let mut evidence = run.evidence(true);
+        evidence.begin_sinks();
+        evidence.add_untold_stream("calib");
+        for (place, stored) in files {
+            evidence.add_stored(place.clone(), stored.clone());
+        }
+        audit(&mut evidence, &Options::default()).contradictions
+    };
+    assert!(found(&files).is_empty(), "{:#?}", found(&files));
+    // In the others one is.
+    files.remove("tf-0.tf");
+    let found = found(&files);
+    let text = "TF 0, which epn:0 (incarnation 200) delivered, stands in no file of stream main";
+    assert!(
+        found.len() == 1 && found[0].text.contains(text),
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn a_tf_that_all_streams_shed_is_in_no_file() {
+    let (mut run, mut files) = run_of_streams();
+    for line in run.log(EPN0) {
+        if let Event::Delivered { tf: 2, streams, .. } = line {
+            *streams = vec![fate("main", Some("space")), fate("calib", Some("disk"))];
+        }
+    }
+    files.remove("tf-2.tf");
+    check(&run, files, &[]);
+    let found = audit(&mut run.evidence(true), &Options::default());
+    let main = &found.streams["main"];
+    assert_eq!(main.announced, main.written + 1);
+    assert_eq!(main.shed, [("space".to_owned(), 1)].into());
+    assert_eq!(found.streams["calib"].shed, [("disk".to_owned(), 1)].into());
+}
+
+#[test]
+fn streams_are_shed_for_reasons_of_the_list() {
+    let (mut run, files) = run_of_streams();
+    for line in run.log(EPN0) {
+        if let Event::Delivered { tf: 2, streams, .. } = line {
+            streams[1].shed = Some("mood".to_owned());
+        }
+    }
+    let text = "was shed from stream calib for Some(\"mood\")";
+    check(&run, files, &[(Kind::BadReason, text)]);
 }

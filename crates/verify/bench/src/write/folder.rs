@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use sheaf_figures::stat;
 use sheaf_protocol::Timestamp;
-use sheaf_stream_files::{Catalogue, Durability, Engine, EngineConfig, FileRow, FileState};
+use sheaf_stream_files::{Catalogue, Durability, Engine, EngineConfig, FileRow, FileState, IoMode};
 use sheaf_write::{FileName, Place, StreamId, Sums, SyncEvery, Template};
 use std::fmt;
 use std::io::Read;
@@ -156,7 +156,7 @@ fn settings(folder: &Path) -> anyhow::Result<EngineConfig> {
         record_bytes: 1_000_000,
         bytes: 0,
         worker_bytes_per_s: None,
-        is_direct: true,
+        io: IoMode::Direct.name().to_owned(),
         durability: Durability::Every.name().to_owned(),
         seed: 1,
     })?;

@@ -125,4 +125,35 @@ pub(super) const CELLS: &[Cell] = &[
             Who::Epn,
         )
     },
+    Cell {
+        shape: Shape::SMALL.to(Consumer::StreamsOnTwoDisks),
+        recover_ms: 650,
+        hold_ms: (500, 1500),
+        rate_percent_min: Some(90),
+        may_log_errors: true,
+        must_log: Some("gets no new files"),
+        ..Cell::new(
+            "write-one-of-two-fails",
+            "F25",
+            "one disk of two takes no files: another program keeps its catalogue locked",
+            Fault::LockCatalogue,
+            Who::Epn,
+        )
+    },
+    Cell {
+        shape: Shape::SMALL.to(Consumer::StreamsOnSmallAndLarge(48 << 20)),
+        needs: &[Need::Root],
+        hold_ms: (500, 1500),
+        recover_ms: 650,
+        rate_percent_min: Some(90),
+        may_log_errors: true,
+        must_log: Some("gets no new files"),
+        ..Cell::new(
+            "write-one-of-two-full",
+            "F23",
+            "one disk of two is full, then has room",
+            Fault::DiskFull,
+            Who::FirstEpn,
+        )
+    },
 ];

@@ -69,7 +69,7 @@ impl Sink for Consumer {
         Ok(Delivery {
             parts,
             faults: Vec::new(),
-            file: None,
+            ..Delivery::default()
         })
     }
 }

@@ -105,6 +105,11 @@ impl SimDisk {
         self.lock().is_dead
     }
 
+    /// Ends the process, by what happened at another disk.
+    pub(super) fn kill(&self) {
+        self.lock().is_dead = true;
+    }
+
     /// Ends all faults, now and later.
     pub(super) fn heal(&self) {
         let mut state = self.lock();

@@ -2,7 +2,7 @@
 
 use crate::dice::Dice;
 use sheaf_stream_files::{Durability, IoMode};
-use sheaf_write::assignments;
+use sheaf_write::{Overload, Unit, assignments};
 
 /// End of one life of the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,22 @@ pub struct WritingOptions {
     pub deaths: Vec<DeathOptions>,
     /// Faults of the disk, by the step over all lives before which they begin.
     pub faults: Vec<(u64, DiskFault)>,
+    /// Disks beside the first one, each with its faults; the last one is that for overload, if records are spilled.
+    pub others: Vec<Vec<(u64, DiskFault)>>,
+    /// Name of the assignment of files to disks.
+    pub disk_assignment: &'static str,
+    /// Behaviour when the disks take no more.
+    pub overload: Overload,
+    /// Class of each stream.
+    pub classes: Vec<u16>,
+    /// Bytes that may be with a disk.
+    pub queue_bytes: u64,
+    /// Age in ms of the oldest record of a disk that is slow.
+    pub slow_ms: u64,
+    /// Percent of the steps of a life before which a disk has another free space; 0: there is room for all.
+    pub space_percent: u64,
+    /// Whether the records of the last stream have their ends in a list beside the file.
+    pub has_lists: bool,
 }
 
 impl WritingOptions {
@@ -93,9 +109,18 @@ impl WritingOptions {
             .map(|_| (dice.range(0, steps), draw_fault(dice)))
             .collect();
         faults.sort_unstable_by_key(|(step, _)| *step);
+        let streams = dice.pick(&[1, 1, 2, 3]);
+        let disks = DisksOptions::draw(seed, streams, steps);
         Self {
             seed,
-            streams: dice.pick(&[1, 1, 2, 3]),
+            streams,
+            others: disks.others,
+            disk_assignment: disks.assignment,
+            overload: disks.overload,
+            classes: disks.classes,
+            queue_bytes: disks.queue_bytes,
+            slow_ms: disks.slow_ms,
+            space_percent: disks.space_percent,
             workers: dice.pick(&[1, 2, 2, 3, 4]),
             assignment: assignments[at].name,
             segment_bytes: dice.pick(&[1, 600, 5_000, 40_000]),
@@ -122,6 +147,54 @@ impl WritingOptions {
             records,
             deaths,
             faults,
+            has_lists: dice.chance(30),
+        }
+    }
+}
+
+/// Options of several disks, and of overload.
+struct DisksOptions {
+    others: Vec<Vec<(u64, DiskFault)>>,
+    assignment: &'static str,
+    overload: Overload,
+    classes: Vec<u16>,
+    queue_bytes: u64,
+    slow_ms: u64,
+    space_percent: u64,
+}
+
+impl DisksOptions {
+    /// Draws them by dice of their own: the seeds of one disk stay what they were.
+    fn draw(seed: u64, streams: u16, steps: u64) -> Self {
+        let mut dice = Dice::new(seed ^ 0x6d61_6e79_6469_736b);
+        let dice = &mut dice;
+        let classes: Vec<u16> = (0..streams).map(|_| dice.pick(&[0, 1, 2])).collect();
+        let has_classes = classes.iter().min() != classes.iter().max();
+        let overload = match dice.range(0, 5) {
+            0 | 1 if has_classes => Overload::Shed,
+            2 | 3 => Overload::Spill,
+            _ => Overload::Block,
+        };
+        let least = u64::from(overload == Overload::Spill);
+        let others = dice.pick(&[0, 0, 1, 2]).max(least);
+        let others = (0..others).map(|_| {
+            let mut faults: Vec<_> = (0..dice.pick(&[0, 0, 1, 3]))
+                .map(|_| (dice.range(0, steps), draw_fault(dice)))
+                .collect();
+            faults.sort_unstable_by_key(|(step, _)| *step);
+            faults
+        });
+        let others = others.collect();
+        let files = assignments().iter().filter(|row| row.unit == Unit::File);
+        let files: Vec<&str> = files.map(|row| row.name).collect();
+        Self {
+            others,
+            assignment: files[dice.range(0, files.len() as u64 - 1) as usize],
+            overload,
+            classes,
+            queue_bytes: dice.pick(&[u64::MAX, u64::MAX, 3_000, 20_000]),
+            slow_ms: dice.pick(&[1, 30, 1_000_000]),
+            space_percent: dice.pick(&[0, 0, 2, 10]),
         }
     }
 }

@@ -1,22 +1,26 @@
-//! One seed: lives of a writer, and what its files have to hold after each.
+//! One seed: lives of a writer with one or several disks, and what its files have to hold after each.
+
+mod files;
 
 use super::disk::SimDisk;
 use super::options::{DeathOptions, WritingOptions};
-use super::record::{self, Found, Numbered};
+use super::record::{self, Numbered};
 use crate::dice::Dice;
 use crate::farm::Outcome;
 use crate::invariant::{Broken, Invariant};
 use crate::trace::{Hash, Line, Trace};
 use crate::watch::Accounting;
+use sheaf_placement::TargetId;
 use sheaf_protocol::Timestamp;
 use sheaf_stream_files::{
-    Catalogue, Durability, Engine, EngineConfig, EngineEvent, FileRow, FileState,
+    Catalogue, Disks, DisksEvent, Durability, Engine, EngineConfig, Labels, Record as _,
 };
 use sheaf_write::{
-    Assignment, Kinds, Limits, Place, StreamConfig, StreamId, Summing, SyncEvery, Template,
-    WriterConfig,
+    Assignment, Intake, IntakeConfig, Kinds, Limits, Overload, Place, Planned, Space, StreamConfig,
+    StreamId, SyncEvery, Template, Want, WriterConfig, disk_nodes,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -28,16 +32,41 @@ const DRAIN_TURNS: u64 = 3_000;
 /// Starts of one life: a fault of the disk may prevent some of them.
 const STARTS_MAX: u64 = 100;
 
+/// Watermarks on the free space, where it is limited, and the free spaces that a disk may have.
+const SPACE: Space = Space {
+    min_bytes: 100,
+    low_bytes: 200,
+};
+const FREE: [u64; 5] = [50, 120, 150, 250, 1_000];
+/// Time after a failure within which a disk gets nothing if another one is well.
+const FAULTY: Duration = Duration::from_secs(5);
+
+/// A disk, and what the watcher knows of it.
+struct Ground {
+    disk: SimDisk,
+    catalogue: Arc<Mutex<Catalogue>>,
+    /// Whether it was below the lower watermark and not yet above the upper one.
+    is_low: bool,
+    /// Whether it was ever below it in this life.
+    was_low: bool,
+    /// When it failed last in this life.
+    failed_at: Option<Timestamp>,
+}
+
 /// Everything of one seed.
 pub(super) struct World<'a> {
     options: &'a WritingOptions,
     dice: Dice,
-    disk: SimDisk,
-    catalogue: Arc<Mutex<Catalogue>>,
+    grounds: Vec<Ground>,
     now: Timestamp,
     next_number: u64,
     /// All records that an engine has taken: stream and block.
     taken: BTreeMap<u64, (u16, u64)>,
+    /// Records shed, by stream, in this life; and all of them in all lives.
+    shed: Vec<u64>,
+    shed_total: u64,
+    /// Records announced in this life, by stream.
+    announced: Vec<u64>,
     /// Records that survive a death of the process, and those that survive a cut.
     acknowledged: BTreeSet<u64>,
     durable: BTreeSet<u64>,
@@ -50,16 +79,29 @@ pub(super) struct World<'a> {
 
 impl<'a> World<'a> {
     pub(super) fn new(options: &'a WritingOptions, trace: Trace) -> Self {
-        let disk_dice = Dice::new(options.seed ^ 0x6469_736b);
-        let catalogue = Catalogue::in_memory().expect("SQLite makes a database in memory");
+        let faults = std::iter::once(&options.faults).chain(&options.others);
+        let grounds = (0..).zip(faults).map(|(at, faults)| {
+            let disk_dice = Dice::new(options.seed ^ 0x6469_736b ^ at << 40);
+            let catalogue = Catalogue::in_memory().expect("SQLite makes a database in memory");
+            Ground {
+                disk: SimDisk::new(disk_dice, faults),
+                catalogue: Arc::new(Mutex::new(catalogue)),
+                is_low: false,
+                was_low: false,
+                failed_at: None,
+            }
+        });
+        let streams = usize::from(options.streams);
         Self {
             options,
             dice: Dice::new(options.seed),
-            disk: SimDisk::new(disk_dice, &options.faults),
-            catalogue: Arc::new(Mutex::new(catalogue)),
+            grounds: grounds.collect(),
             now: Timestamp(0),
             next_number: 0,
             taken: BTreeMap::new(),
+            shed: vec![0; streams],
+            shed_total: 0,
+            announced: vec![0; streams],
             acknowledged: BTreeSet::new(),
             durable: BTreeSet::new(),
             may_be_damaged: false,
@@ -74,9 +116,13 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn outcome(&self) -> Outcome {
-        let (faults, steps) = self.disk.told();
         let mut hash = self.hash;
-        hash.add(steps);
+        let mut faults = 0;
+        for ground in &self.grounds {
+            let (injected, steps) = ground.disk.told();
+            faults += injected;
+            hash.add(steps);
+        }
         let fates = [
             ("taken", self.taken.len() as u64),
             ("kept", self.durable.len() as u64),
@@ -85,6 +131,7 @@ impl<'a> World<'a> {
                 (self.taken.len() - self.durable.len()) as u64,
             ),
             ("recovered", self.recovered),
+            ("shed", self.shed_total),
         ];
         Outcome {
             accounting: Accounting::default(),
@@ -96,6 +143,15 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Whether the process is dead. What kills it at one disk ends it at all.
+    fn is_dead(&self) -> bool {
+        let is_dead = self.grounds.iter().any(|ground| ground.disk.is_dead());
+        if is_dead {
+            self.grounds.iter().for_each(|ground| ground.disk.kill());
+        }
+        is_dead
+    }
+
     fn say(&mut self, node: &str, text: impl FnOnce() -> String) {
         let at = self.now;
         self.trace.add(|| Line::new(at, node, Vec::new(), text()));
@@ -105,13 +161,13 @@ impl<'a> World<'a> {
     pub(super) fn run(&mut self) -> Result<(), Broken> {
         let options = self.options;
         for death in &options.deaths {
-            self.disk.begin_life(Some(death.after_steps));
+            self.begin_life(Some(death.after_steps));
             self.live()?;
             self.die(*death);
         }
-        // The last life ends in order, with a disk that is well; then the power goes.
-        self.disk.heal();
-        self.disk.begin_life(None);
+        // The last life ends in order, with disks that are well; then the power goes.
+        self.grounds.iter().for_each(|ground| ground.disk.heal());
+        self.begin_life(None);
         self.live()?;
         let last = DeathOptions {
             is_cut: true,
@@ -119,14 +175,32 @@ impl<'a> World<'a> {
             survive_percent: 50,
         };
         self.die(last);
-        self.disk.begin_life(None);
-        let engine = self.start()?;
-        drop(engine);
+        self.begin_life(None);
+        let disks = self.start()?;
+        drop(disks);
         Ok(())
     }
 
+    /// Begins a life that ends after so many steps of one of the disks.
+    fn begin_life(&mut self, dies_after: Option<u64>) {
+        let count = self.grounds.len() as u64;
+        let deadly = match count {
+            1 => 0,
+            _ => self.dice.range(0, count - 1),
+        };
+        for (at, ground) in (0..).zip(&mut self.grounds) {
+            let dies_after = dies_after.filter(|_| at == deadly);
+            ground.disk.begin_life(dies_after);
+            (ground.is_low, ground.was_low, ground.failed_at) = (false, false, None);
+        }
+        self.shed.fill(0);
+        self.announced.fill(0);
+    }
+
     fn die(&mut self, death: DeathOptions) {
-        self.disk.die(death);
+        self.grounds
+            .iter()
+            .for_each(|ground| ground.disk.die(death));
         self.hash.add(self.acknowledged.len() as u64);
         if !death.is_cut {
             self.say("farm", || "the process dies".to_owned());
@@ -139,7 +213,26 @@ impl<'a> World<'a> {
         self.acknowledged.clone_from(&self.durable);
     }
 
-    fn config(&self) -> EngineConfig {
+    fn intake(&self) -> IntakeConfig {
+        let options = self.options;
+        IntakeConfig {
+            disks: u32::try_from(self.grounds.len()).expect("a few disks"),
+            assignment: Assignment::named(options.disk_assignment).expect("drawn from the table"),
+            overload: options.overload,
+            classes: options.classes.clone(),
+            queue_bytes: options.queue_bytes,
+            queue_records: options.queue_records.into(),
+            queue_high_percent: 75,
+            space: match options.space_percent {
+                0 => Space::default(),
+                _ => SPACE,
+            },
+            slow: Duration::from_millis(options.slow_ms),
+            seed: options.seed,
+        }
+    }
+
+    fn config(&self, node: String) -> EngineConfig {
         let options = self.options;
         let (bytes, records, age_ms) = options.limits;
         let limits = Limits {
@@ -156,7 +249,7 @@ impl<'a> World<'a> {
             folder: PathBuf::new(),
             writer: WriterConfig {
                 project: "sim".to_owned(),
-                node: "w".to_owned(),
+                node,
                 template: Template::parse(Template::DEFAULT).expect("the default is good"),
                 workers: options.workers,
                 assignment: Assignment::named(options.assignment).expect("drawn from the table"),
@@ -177,24 +270,55 @@ impl<'a> World<'a> {
             mode: Some(options.mode),
             queue_bytes: u64::MAX,
             queue_records: options.queue_records,
+            labels: Labels::default(),
             worker_bytes_per_s: None,
         }
     }
 
-    /// Starts an engine, which recovers the folder, and compares the folder with what it has to hold. Returns none if
-    /// the process dies meanwhile.
-    fn start(&mut self) -> Result<Option<Engine<Numbered>>, Broken> {
+    /// Starts an engine for each disk, which recovers its folder, and compares the folders with what they have to hold.
+    /// Returns none if the process dies meanwhile.
+    fn start(&mut self) -> Result<Option<Disks<Numbered>>, Broken> {
+        let found = self.grounds.iter().map(|ground| {
+            let catalogue = ground.catalogue.lock();
+            let catalogue = catalogue.unwrap_or_else(PoisonError::into_inner);
+            catalogue.newest_node().expect("it is in memory")
+        });
+        let names = disk_nodes("w", &found.collect::<Vec<_>>());
+        let names = names.map_err(|error| (Invariant::WholeFiles, error.to_string()))?;
+        let mut engines = Vec::new();
+        for (at, name) in names.into_iter().enumerate() {
+            match self.start_disk(at, &name)? {
+                Some(engine) => engines.push(engine),
+                None => return Ok(None),
+            }
+        }
+        self.check_files()?;
+        let intake = Intake::new(self.intake()).expect("the options are good");
+        Ok(Some(Disks::new(intake, engines)))
+    }
+
+    fn start_disk(&mut self, at: usize, name: &str) -> Result<Option<Engine<Numbered>>, Broken> {
         for _ in 0..STARTS_MAX {
-            let folder = Arc::new(self.disk.clone());
-            let catalogue = Arc::clone(&self.catalogue);
-            match Engine::simulated(self.config(), folder, catalogue, &record::walk) {
+            // Of records with entries in a list the bytes tell nothing.
+            let last = self.listed();
+            let walk = move |reader: &mut dyn Read| {
+                let found = record::read(reader)?;
+                let found = found.filter(|record| Some(record.stream) != last);
+                Ok(found.map(|record| record.bytes))
+            };
+            let ground = &self.grounds[at];
+            let folder = Arc::new(ground.disk.clone());
+            let catalogue = Arc::clone(&ground.catalogue);
+            let config = self.config(name.to_owned());
+            match Engine::simulated(config, folder, catalogue, &walk) {
                 Ok((engine, found)) => {
                     self.recovered += found.iter().map(|one| one.records).sum::<u64>();
-                    self.say("writer", || format!("starts; recovered: {found:?}"));
-                    self.check_files()?;
+                    self.say("writer", || {
+                        format!("starts at disk {at}; recovered: {found:?}")
+                    });
                     return Ok(Some(engine));
                 }
-                Err(_) if self.disk.is_dead() => return Ok(None),
+                Err(_) if self.is_dead() => return Ok(None),
                 Err(error) => self.say("writer", || format!("cannot start: {error}")),
             }
         }
@@ -206,95 +330,218 @@ impl<'a> World<'a> {
 
     /// One life: records until the process dies, or until all are written and closed.
     fn live(&mut self) -> Result<(), Broken> {
-        let Some(mut engine) = self.start()? else {
+        let Some(mut disks) = self.start()? else {
             return Ok(());
         };
         let last = self.next_number + self.options.records;
-        while !self.disk.is_dead() && self.next_number < last {
+        while !self.is_dead() && self.next_number < last {
+            let percent = self.options.space_percent;
+            if percent > 0 && self.dice.chance(percent) {
+                self.set_free(&mut disks);
+            }
             match self.dice.range(0, 9) {
-                0..=4 => self.append(&mut engine),
-                5..=7 => self.step(&mut engine),
-                8 => self.turn(&mut engine)?,
-                _ if self.dice.chance(20) => self.drain(&mut engine, false)?,
-                _ => self.turn(&mut engine)?,
+                0..=4 => self.append(&mut disks)?,
+                5..=7 => self.step(&mut disks),
+                8 => self.turn(&mut disks)?,
+                _ if self.dice.chance(20) => self.drain(&mut disks, false)?,
+                _ => self.turn(&mut disks)?,
             }
         }
-        self.drain(&mut engine, true)
+        self.drain(&mut disks, true)
     }
 
-    fn append(&mut self, engine: &mut Engine<Numbered>) {
+    fn set_free(&mut self, disks: &mut Disks<Numbered>) {
+        let at = self.any_disk();
+        let bytes = self.dice.pick(&FREE);
+        let ground = &mut self.grounds[at.0 as usize];
+        let mark = match ground.is_low {
+            true => SPACE.low_bytes,
+            false => SPACE.min_bytes,
+        };
+        ground.is_low = bytes < mark;
+        ground.was_low |= ground.is_low;
+        self.say("farm", || format!("disk {} has {bytes} bytes free", at.0));
+        disks.set_free(at, Some(bytes));
+    }
+
+    fn any_disk(&mut self) -> TargetId {
+        let last = self.grounds.len() as u64 - 1;
+        let at = match last {
+            0 => 0,
+            last => self.dice.range(0, last),
+        };
+        TargetId(u32::try_from(at).expect("a few disks"))
+    }
+
+    /// Brings records that belong together, as those of a TF: one for each of some streams.
+    fn append(&mut self, disks: &mut Disks<Numbered>) -> Result<(), Broken> {
         let content = self.dice.range(0, self.options.content_max);
-        if !engine.has_room(content) {
-            return;
-        }
-        let number = self.next_number;
-        self.next_number += 1;
-        let stream = self.dice.range(0, u64::from(self.options.streams) - 1);
-        let stream = u16::try_from(stream).expect("a few streams");
+        let streams = u64::from(self.options.streams);
+        let first = self.dice.range(0, streams - 1);
+        let count = self.dice.range(1, streams);
         // Some come after the first ones of the next block.
         let late = self.dice.range(0, 2);
-        let block = number.saturating_sub(late) / self.options.block_records;
-        let place = Place {
+        let block = self.next_number.saturating_sub(late) / self.options.block_records;
+        let places = (first..first + count).map(|stream| Place {
             run: RUN,
-            stream: StreamId(stream),
+            stream: StreamId(u16::try_from(stream % streams).expect("a few streams")),
             block,
+        });
+        let records = places.zip(self.next_number..);
+        let listed = self.listed();
+        let numbered = |place: Place, number| {
+            let is_listed = listed == Some(place.stream.0);
+            Numbered::new(number, place, content).listed(is_listed)
         };
-        let record = Numbered::new(number, place, content);
-        engine
-            .append(self.now, place, record)
-            .expect("a record of a stream that there is");
-        self.taken.insert(number, (stream, block));
+        let records: Vec<(Place, Numbered)> = records
+            .map(|(place, number)| (place, numbered(place, number)))
+            .collect();
+        let want = |(place, record): &(Place, Numbered)| Want {
+            place: *place,
+            bytes: record.bytes(),
+        };
+        let wants: Vec<Want> = records.iter().map(want).collect();
+        let Some(plan) = disks.plan(self.now, &wants) else {
+            return Ok(());
+        };
+        self.next_number += count;
+        for (planned, want) in plan.iter().zip(&wants) {
+            self.check_planned(disks, *planned, *want)?;
+        }
+        for ((place, record), planned) in records.into_iter().zip(plan) {
+            let (number, stream) = (record.number, usize::from(place.stream.0));
+            self.announced[stream] += 1;
+            match planned {
+                Planned::Shed(reason) => {
+                    self.shed[stream] += 1;
+                    self.shed_total += 1;
+                    self.say("writer", || format!("sheds {number}: {}", reason.name()));
+                }
+                Planned::Write(disk) => {
+                    disks
+                        .append(self.now, disk, place, record)
+                        .expect("a record of a stream that there is");
+                    self.taken.insert(number, (place.stream.0, block));
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn step(&mut self, engine: &mut Engine<Numbered>) {
+    /// Checks the way of a record by what the watcher itself has seen of the disks.
+    fn check_planned(
+        &self,
+        disks: &Disks<Numbered>,
+        planned: Planned,
+        want: Want,
+    ) -> Result<(), Broken> {
+        let broken = |text: String| Err((Invariant::OverloadByName, text));
+        let classes = &self.options.classes;
+        let class = classes[usize::from(want.place.stream.0)];
+        let at = match planned {
+            Planned::Shed(reason) => {
+                let is_top = classes.iter().all(|other| *other <= class);
+                if is_top || self.options.overload != Overload::Shed {
+                    return broken(format!("{want:?} of class {class} is shed: {reason:?}"));
+                }
+                return Ok(());
+            }
+            Planned::Write(disk) => disk.0 as usize,
+        };
+        if self.grounds[at].is_low {
+            return broken(format!("{want:?} goes to disk {at}, which is too full"));
+        }
+        let failed_at = self.grounds[at].failed_at;
+        let is_faulty = failed_at.is_some_and(|failed| self.now.since(failed) < FAULTY);
+        let ordinary = self.grounds.len() - usize::from(self.options.overload == Overload::Spill);
+        let is_well = |(other, ground): &(usize, &Ground)| {
+            let disk = TargetId(u32::try_from(*other).expect("a few disks"));
+            *other != at
+                && !ground.was_low
+                && ground.failed_at.is_none()
+                && disks.intake().left_out(disk).is_none()
+                && disks.engine(disk).held() == (0, 0)
+        };
+        let well = self.grounds[..ordinary].iter().enumerate().find(is_well);
+        if let Some((other, _)) = well.filter(|_| is_faulty && at < ordinary) {
+            return broken(format!(
+                "{want:?} goes to disk {at}, which failed at {failed_at:?}, and disk {other} is well"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the stream whose files have lists of their records.
+    fn listed(&self) -> Option<u16> {
+        self.options.has_lists.then(|| self.options.streams - 1)
+    }
+
+    fn step(&mut self, disks: &mut Disks<Numbered>) {
+        let disk = self.any_disk();
         let worker = self.dice.range(0, u64::from(self.options.workers) - 1);
         let worker = u32::try_from(worker).expect("a few workers");
         let orders = self.dice.range(1, self.options.orders_max);
         // A worker that gives up does so because the process is dead.
-        engine.step(worker, orders as usize);
+        disks.step(disk, worker, orders as usize);
     }
 
-    fn turn(&mut self, engine: &mut Engine<Numbered>) -> Result<(), Broken> {
+    fn turn(&mut self, disks: &mut Disks<Numbered>) -> Result<(), Broken> {
         let ms = self.dice.pick(&[0, 1, 10]);
         self.now = self.now + Duration::from_millis(ms);
-        engine.turn(self.now);
-        while let Some(event) = engine.poll() {
-            if let EngineEvent::Written(record) = event {
-                self.hash.add(record.number);
-                if self.disk.is_dead() {
-                    // The process has died before it could say so.
-                    continue;
+        let is_dead = self.is_dead();
+        disks.turn(self.now);
+        while let Some(event) = disks.poll() {
+            match event {
+                DisksEvent::Written(record) => {
+                    self.hash.add(record.number);
+                    if is_dead {
+                        // The process has died before it could say so.
+                        continue;
+                    }
+                    self.say("writer", || format!("acknowledges {}", record.number));
+                    self.acknowledged.insert(record.number);
+                    if self.options.durability == Durability::Record {
+                        self.durable.insert(record.number);
+                    }
                 }
-                self.say("writer", || format!("acknowledges {}", record.number));
-                self.acknowledged.insert(record.number);
-                if self.options.durability == Durability::Record {
-                    self.durable.insert(record.number);
+                DisksEvent::Trouble { disk, .. } => {
+                    self.grounds[disk.0 as usize].failed_at = Some(self.now);
+                }
+                DisksEvent::Changed(news) => self.say("writer", || format!("{news:?}")),
+            }
+        }
+        self.check_counts(disks)
+    }
+
+    fn step_all(&mut self, disks: &mut Disks<Numbered>) {
+        for disk in (0..disks.count()).map(TargetId) {
+            for worker in 0..self.options.workers {
+                // What dies at one disk is dead at the next one.
+                if !self.is_dead() {
+                    disks.step(disk, worker, usize::MAX);
                 }
             }
         }
-        self.check_counts(engine)
     }
 
-    /// Lets the engine do all that is due: at its end, or such that all is synced that `Every` promises.
-    fn drain(&mut self, engine: &mut Engine<Numbered>, is_end: bool) -> Result<(), Broken> {
+    /// Lets the engines do all that is due: at their end, or such that all is synced that `Every` promises.
+    fn drain(&mut self, disks: &mut Disks<Numbered>, is_end: bool) -> Result<(), Broken> {
         if is_end {
-            engine.end_files(self.now);
+            disks.end_files(self.now);
         }
         let every = Duration::from_millis(self.options.sync.1);
         let mut is_waited = false;
         for _ in 0..DRAIN_TURNS {
-            if self.disk.is_dead() {
+            if self.is_dead() {
                 return Ok(());
             }
-            for worker in 0..self.options.workers {
-                engine.step(worker, usize::MAX);
-            }
-            self.turn(engine)?;
-            let is_done = engine.held() == (0, 0) && (!is_end || engine.open_files() == 0);
+            self.step_all(disks);
+            self.turn(disks)?;
+            let is_done = disks.held() == (0, 0) && (!is_end || disks.open_files() == 0);
             if is_done && !std::mem::replace(&mut is_waited, true) {
                 // From now on a sync is due for all that was written.
                 self.now = self.now + every;
-            } else if is_done && self.are_idle(engine)? {
+            } else if is_done && self.are_idle(disks)? {
                 if self.options.durability == Durability::Every
                     || (is_end && self.options.durability == Durability::Close)
                 {
@@ -307,147 +554,61 @@ impl<'a> World<'a> {
             Invariant::WritesInTime,
             format!(
                 "after {DRAIN_TURNS} turns {:?} records and bytes are not written, {} files not closed",
-                engine.held(),
-                engine.open_files()
+                disks.held(),
+                disks.open_files()
             ),
         ))
     }
 
-    /// Lets the workers do what waits for them, the engine order what follows from it, and so on: an order has at most
+    /// Lets the workers do what waits for them, the engines order what follows from it, and so on: an order has at most
     /// two that follow.
-    fn are_idle(&mut self, engine: &mut Engine<Numbered>) -> Result<bool, Broken> {
+    fn are_idle(&mut self, disks: &mut Disks<Numbered>) -> Result<bool, Broken> {
         for _ in 0..3 {
-            for worker in 0..self.options.workers {
-                engine.step(worker, usize::MAX);
-            }
-            self.turn(engine)?;
+            self.step_all(disks);
+            self.turn(disks)?;
         }
-        Ok(!self.disk.is_dead())
+        Ok(!self.is_dead())
     }
 
-    fn check_counts(&mut self, engine: &Engine<Numbered>) -> Result<(), Broken> {
+    fn check_counts(&mut self, disks: &Disks<Numbered>) -> Result<(), Broken> {
         let mut unwritten = 0;
         for stream in 0..self.options.streams {
-            let counts = engine.counts(StreamId(stream));
-            let (records, bytes) = engine.in_flight(StreamId(stream));
-            unwritten += records;
-            if counts.taken_records != counts.written_records + records
-                || counts.taken_bytes != counts.written_bytes + bytes
-            {
+            let (id, at) = (StreamId(stream), usize::from(stream));
+            let fates = disks.fates(id);
+            let is_same = fates.announced == self.announced[at] && fates.shed == self.shed[at];
+            if !fates.is_balanced() || !is_same {
                 return Err((
                     Invariant::WriterBooks,
-                    format!("stream {stream}: {counts:?}, and {records} records in flight"),
-                ));
-            }
-        }
-        // What is written may still wait for what stands before it.
-        if unwritten > engine.held().0 {
-            return Err((
-                Invariant::WriterBooks,
-                format!("{unwritten} records in flight, {} held", engine.held().0),
-            ));
-        }
-        Ok(())
-    }
-
-    /// Compares all files with the catalogue, and their records with what was taken and acknowledged.
-    fn check_files(&mut self) -> Result<(), Broken> {
-        let files = self.disk.files();
-        let rows = {
-            let catalogue = self.catalogue.lock();
-            let catalogue = catalogue.unwrap_or_else(PoisonError::into_inner);
-            catalogue.rows(None)
-        };
-        let rows = rows.map_err(|error| (Invariant::WholeFiles, error.to_string()))?;
-        let mut found = BTreeSet::new();
-        for (name, bytes) in &files {
-            let row = rows.iter().find(|row| row.file == *name);
-            let Some(row) = row else {
-                return Err((
-                    Invariant::WholeFiles,
-                    format!("{name} is there after a start, and the catalogue has no such file"),
-                ));
-            };
-            self.check_file(row, bytes, &mut found)?;
-        }
-        for row in &rows {
-            let is_there = files.contains_key(&row.file);
-            if row.state == FileState::Open || !(is_there || self.may_be_damaged) {
-                return Err((
-                    Invariant::WholeFiles,
                     format!(
-                        "after a start the catalogue has {row:?}; the file is there: {is_there}"
+                        "stream {stream}: {fates:?}, expected {} announced and {} shed",
+                        self.announced[at], self.shed[at]
                     ),
                 ));
             }
-        }
-        let lost: Vec<u64> = self.acknowledged.difference(&found).copied().collect();
-        if !lost.is_empty() {
-            return Err((
-                Invariant::WrittenKept,
-                format!("records {lost:?} were promised and are in no file"),
-            ));
-        }
-        // What a recovery has closed is synced; without syncs files that were closed before are not.
-        if self.options.durability != Durability::None {
-            self.durable.clone_from(&found);
-        }
-        self.acknowledged = found;
-        Ok(())
-    }
-
-    fn check_file(
-        &self,
-        row: &FileRow,
-        bytes: &[u8],
-        found: &mut BTreeSet<u64>,
-    ) -> Result<(), Broken> {
-        let mut summing = Summing::new(Kinds {
-            crc32c: row.sums.crc32c.is_some(),
-            xxh3: false,
-        });
-        summing.update(bytes);
-        let is_same = row.sums.compare(&summing.sums()).is_ok();
-        if !is_same && !self.may_be_damaged {
-            return Err((
-                Invariant::WholeFiles,
-                format!("{row:?}, its file has {:?}", summing.sums()),
-            ));
-        }
-        let mut rest = bytes;
-        let (mut records, mut last) = (0, None);
-        while let Ok(Some(record)) = record::read(&mut rest) {
-            self.check_record(row, record)?;
-            if last.is_some_and(|last| last >= record.number) || !found.insert(record.number) {
-                return Err((
-                    Invariant::WrittenOnce,
-                    format!("record {} of {} is there twice", record.number, row.file),
-                ));
+            unwritten += fates.in_flight;
+            for (disk, engine) in disks.engines() {
+                let counts = engine.counts(id);
+                let (records, bytes) = engine.in_flight(id);
+                if counts.taken_records != counts.written_records + records
+                    || counts.taken_bytes != counts.written_bytes + bytes
+                {
+                    return Err((
+                        Invariant::WriterBooks,
+                        format!(
+                            "disk {}, stream {stream}: {counts:?}, and {records} records in flight",
+                            disk.0
+                        ),
+                    ));
+                }
             }
-            last = Some(record.number);
-            records += 1;
         }
-        if records != row.records && !self.may_be_damaged {
+        // What is written may still wait for what stands before it.
+        if unwritten > disks.held().0 {
             return Err((
-                Invariant::WholeFiles,
-                format!("{row:?}, its file has {records} whole records"),
+                Invariant::WriterBooks,
+                format!("{unwritten} records in flight, {} held", disks.held().0),
             ));
         }
         Ok(())
-    }
-
-    fn check_record(&self, row: &FileRow, record: Found) -> Result<(), Broken> {
-        let taken = self.taken.get(&record.number);
-        let is_true = taken == Some(&(record.stream, record.block))
-            && row.name.stream == format!("s{}", record.stream)
-            && row.name.block == record.block
-            && row.name.run == RUN;
-        if is_true {
-            return Ok(());
-        }
-        Err((
-            Invariant::WrittenOnce,
-            format!("{record:?} in {}, taken as {taken:?}", row.file),
-        ))
     }
 }

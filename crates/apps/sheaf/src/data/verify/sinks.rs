@@ -19,6 +19,10 @@ pub(super) struct Read {
     pub(super) files: u64,
     pub(super) tfs: u64,
     pub(super) bytes: u64,
+    /// TFs among them that could not be compared: in several streams of the format stf-file.
+    pub(super) stf_tfs: u64,
+    /// Files among them of streams of the format raw.
+    pub(super) raw_files: u64,
 }
 
 /// Reads all that sinks wrote of the runs of `evidence` into `directories`.
@@ -28,19 +32,21 @@ pub(super) struct Read {
 /// What cannot be read. What is damaged is a finding.
 pub(super) fn read(evidence: &mut Evidence, directories: &[PathBuf]) -> anyhow::Result<Read> {
     let mut read = Read::default();
+    let mut epns = streams::Epns::default();
     evidence.begin_sinks();
     for directory in directories {
         for folder in folders_of(evidence, directory)? {
             for path in sorted(&folder)? {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 if path.is_dir() && name.starts_with("epn-") {
-                    streams::read(evidence, &path, &mut read)?;
+                    epns.add(&path);
                 } else {
                     read_file(evidence, &path, &mut read)?;
                 }
             }
         }
     }
+    epns.read(evidence, &mut read)?;
     Ok(read)
 }
 
@@ -124,8 +130,9 @@ fn read_file(evidence: &mut Evidence, path: &Path, read: &mut Read) -> anyhow::R
     }
 }
 
-/// A TF whose bytes were checked: the digests stated are those of the bytes.
-fn stored_of<P>(tf: &Tf<P>) -> Stored {
+/// A TF whose bytes were checked: the digests stated are those of the bytes. `streams` are those that have something of
+/// it.
+fn stored_of<P>(tf: &Tf<P>, streams: Vec<String>) -> Stored {
     let part = |part: &Part<P>| PartEvent {
         flp: part.source.flp.0,
         incarnation: part.source.incarnation.0,
@@ -138,6 +145,7 @@ fn stored_of<P>(tf: &Tf<P>) -> Stored {
         redelivered: tf.is_redelivered,
         parts: tf.parts.iter().map(part).collect(),
         missing: tf.missing.iter().map(|flp| flp.0).collect(),
+        streams,
     }
 }
 
@@ -165,7 +173,7 @@ fn read_tf_file(path: &Path, tf: Option<u64>) -> anyhow::Result<Stored> {
         return Ok(Stored::DamagedTf { tf, damage });
     }
     // The digests stated are those of the bytes, or there would be damage.
-    Ok(stored_of(&found))
+    Ok(stored_of(&found, Vec::new()))
 }
 
 fn read_stf_file(

@@ -1,6 +1,7 @@
 //! Metrics of the sink `shm`.
 
 use sheaf_metrics::{Counter, Gauge, Metric, Registry};
+use sheaf_transport::handover::Answer;
 use std::sync::Arc;
 
 const CONSUMERS: Metric =
@@ -27,8 +28,19 @@ const COPIED: Metric = Metric::counter(
 )
 .advice("growing: the arena is full; more `epn.build.capacity_bytes`");
 
+const TAGGED: Metric = Metric::counter(
+    "node_shm_tagged_total",
+    "TFs that a consumer has given back with a tag.",
+);
+const PRODUCTS: Metric = Metric::counter(
+    "node_shm_product_bytes_total",
+    "Bytes of products that consumers have given back.",
+);
+
 /// All of them.
-pub(in crate::sink) const METRICS: [Metric; 6] = [CONSUMERS, LENT, TAKEN, RECLAIMED, GONE, COPIED];
+pub(in crate::sink) const METRICS: [Metric; 8] = [
+    CONSUMERS, LENT, TAKEN, RECLAIMED, GONE, COPIED, TAGGED, PRODUCTS,
+];
 
 pub(super) struct Counters {
     pub(super) consumers: Arc<Gauge>,
@@ -37,6 +49,8 @@ pub(super) struct Counters {
     pub(super) called_back: Arc<Counter>,
     pub(super) gone: Arc<Counter>,
     pub(super) copied_bytes: Arc<Counter>,
+    tagged: Arc<Counter>,
+    product_bytes: Arc<Counter>,
 }
 
 impl Counters {
@@ -50,6 +64,18 @@ impl Counters {
             called_back: counter(RECLAIMED),
             gone: counter(GONE),
             copied_bytes: counter(COPIED),
+            tagged: counter(TAGGED),
+            product_bytes: counter(PRODUCTS),
+        }
+    }
+
+    /// Notes what a consumer said of a TF.
+    pub(super) fn note(&self, answer: &Answer) {
+        if !answer.tags.is_empty() {
+            self.tagged.increment();
+        }
+        if let Some(product) = &answer.product {
+            self.product_bytes.add(product.len() as u64);
         }
     }
 }

@@ -3,9 +3,10 @@
 use super::ShmWorker;
 use crate::check::{Check, ConfigError, check_socket, path_for};
 use crate::sink::handle::SinkHandle;
-use crate::sink::{Opening, SinkError, SinkKind};
+use crate::sink::{Opening, SinkError, SinkKind, StreamsSink};
 use serde::{Deserialize, Serialize};
 use sheaf_protocol::NodeId;
+use sheaf_transport::handover::Answers;
 use std::path::PathBuf;
 
 /// The `[epn.sink]` table with `kind = "shm"`.
@@ -20,6 +21,23 @@ pub struct ShmSink {
     pub consumer_bytes_max: u64,
     /// Time after which a TF that a consumer does not take goes to another one.
     pub reclaim_ms: u64,
+    /// Files of streams for the TFs that consumers give back, and for what they made of them; without it, TFs end with
+    /// their consumers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write: Option<StreamsSink>,
+    /// Largest product of a TF that a consumer returns, in MiB.
+    pub product_mib_max: u64,
+}
+
+/// Name of the table of the files in a farm file.
+const WRITE: &str = "epn.sink.write";
+
+impl ShmSink {
+    /// Returns what consumers may say of TFs that they give back; `None`: nothing.
+    pub(super) fn answers(&self) -> Option<Answers> {
+        let product_bytes_max = self.product_mib_max.saturating_mul(1 << 20);
+        self.write.as_ref().map(|_| Answers { product_bytes_max })
+    }
 }
 
 impl Default for ShmSink {
@@ -29,6 +47,8 @@ impl Default for ShmSink {
             consumers_max: 16,
             consumer_bytes_max: 512 << 20,
             reclaim_ms: 1000,
+            write: None,
+            product_mib_max: 64,
         }
     }
 }
@@ -42,19 +62,27 @@ impl SinkKind for ShmSink {
         ] {
             check.that(found >= 1, key, found, "at least 1");
         }
+        let found = self.product_mib_max;
+        let key = "epn.sink.product_mib_max";
+        check.that((1..=1 << 20).contains(&found), key, found, "1 to 1048576");
+        if let Some(write) = &self.write {
+            write.check_at(WRITE, true, check);
+        }
     }
 
     fn check_files(&self, node: NodeId) -> Option<ConfigError> {
-        check_socket("epn.sink.path", &path_for(&self.path, node))
+        let files = || self.write.as_ref()?.check_folder(WRITE, node);
+        check_socket("epn.sink.path", &path_for(&self.path, node)).or_else(files)
     }
 
     fn shares_memory(&self) -> bool {
         true
     }
 
-    /// Of one consumer a socket, and the rings.
+    /// Of one consumer a socket, the rings, and a product that is just read.
     fn descriptors_max(&self) -> usize {
-        2 * usize::from(self.consumers_max)
+        let files = self.write.as_ref().map_or(0, StreamsSink::files_max);
+        3 * usize::from(self.consumers_max) + files
     }
 
     fn open(&self, opening: Opening) -> Result<SinkHandle, SinkError> {

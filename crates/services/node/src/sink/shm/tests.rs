@@ -2,6 +2,9 @@ use super::super::tests::{Wakes, memory, opening, tf, wakes};
 use super::super::{SinkConfig, SinkHandle, open, recomputed};
 use super::*;
 use crate::consume::{Consumer as Borrower, Next, faults};
+use crate::sink::StreamsSink;
+use crate::sink::streams::Selection;
+use sheaf_formats::tf_file::{NextTf, next_tf};
 use sheaf_metrics::Registry;
 use sheaf_protocol::{RunId, TfId};
 use std::path::Path;
@@ -90,7 +93,7 @@ impl Test {
 
 fn next(consumer: &mut Borrower) -> Tf<Bytes> {
     match consumer.next(Some(PATIENCE)).unwrap() {
-        Next::Tf(tf) => tf,
+        Next::Tf(tf) => tf.into_tf(),
         other => panic!("no TF: {other:?}"),
     }
 }
@@ -190,7 +193,7 @@ fn tfs_are_shared_out_by_bytes_and_nobody_has_more_than_allowed() {
     while had.iter().map(Vec::len).sum::<usize>() < 4 {
         for (consumer, had) in both.iter_mut().zip(&mut had) {
             if let Next::Tf(tf) = consumer.next(Some(Duration::from_millis(5))).unwrap() {
-                had.push(tf);
+                had.push(tf.into_tf());
             }
         }
         waiting += 1;
@@ -340,7 +343,7 @@ fn descriptors_of_all_consumers_are_asked_for() {
         consumers_max: 40,
         ..patient()
     };
-    assert_eq!(SinkConfig::Shm(config).table().descriptors_max(), 80);
+    assert_eq!(SinkConfig::Shm(config).table().descriptors_max(), 120);
     assert_eq!(SinkConfig::default().table().descriptors_max(), 0);
 }
 
@@ -369,4 +372,96 @@ fn the_end_waits_for_nobody_for_long_and_leaves_looked_at_memory_alone() {
         "its block is not used again"
     );
     assert!(matches!(consumer.next(Some(PATIENCE)).unwrap(), Next::End));
+}
+
+/// TFs of each stream in the closed files of `folder`: their ids and payloads, by the name of the stream.
+fn written(folder: &Path) -> std::collections::BTreeMap<String, Vec<(u64, Vec<Vec<u8>>)>> {
+    let mut streams = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "tf") {
+            continue;
+        }
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let stream = name.split('.').nth(2).unwrap().to_owned();
+        let mut reader = io::BufReader::new(std::fs::File::open(&path).unwrap());
+        let tfs: &mut Vec<_> = streams.entry(stream).or_default();
+        while let NextTf::Whole(tf, _) = next_tf(&mut reader).unwrap() {
+            let payloads = tf.parts.iter().map(|part| part.payload.to_vec());
+            tfs.push((tf.tf.0, payloads.collect()));
+        }
+    }
+    streams
+}
+
+#[test]
+fn what_consumers_give_back_is_written_by_tag_and_as_product() {
+    let files = tempfile::tempdir().unwrap();
+    let stream = |name: &str, tags: &[&str], product| Selection {
+        name: name.to_owned(),
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        product,
+        ..Selection::default()
+    };
+    let config = ShmSink {
+        write: Some(StreamsSink {
+            directory: files.path().to_owned(),
+            streams: vec![
+                stream("muon", &["muon"], false),
+                stream("made", &[], true),
+                stream("debug", &[UNANSWERED], false),
+            ],
+            free_min_mib: 0,
+            ..StreamsSink::default()
+        }),
+        ..patient()
+    };
+    let mut test = test(8, &config);
+    test.offer(0..4);
+    let mut consumer = test.consumer();
+    let mut take = || match consumer.next(Some(PATIENCE)).unwrap() {
+        Next::Tf(tf) => tf,
+        other => panic!("no TF: {other:?}"),
+    };
+    let [first, second, third, kept] = [take(), take(), take(), take()];
+    let refused = first.give_back("Muon").unwrap_err();
+    assert!(refused.to_string().contains("found the tags \"Muon\""));
+    second.give_back_with("muon", b"made of 1").unwrap();
+    third.give_back("jet,muon").unwrap();
+    let mut delivered = Vec::new();
+    while delivered.len() < 3 {
+        if let SinkEvent::Delivered { tf, parts, .. } = test.wakes.next(&mut test.sink) {
+            assert_eq!(parts.len(), 2);
+            delivered.push(tf.0);
+        }
+    }
+    delivered.sort_unstable();
+    assert_eq!(delivered, [0, 1, 2], "the consumer has TF 3");
+    test.sink.finish();
+    let mut last = std::iter::from_fn(|| test.sink.poll());
+    assert!(last.any(|event| matches!(event, SinkEvent::Delivered { tf: TfId(3), .. })));
+    assert_eq!(kept.parts[0].payload, 3_u64.to_le_bytes()[..]);
+    let whole = |id: u64| (id, vec![id.to_le_bytes().to_vec(), Vec::new()]);
+    let expected = [
+        ("debug".to_owned(), vec![whole(3)]),
+        ("made".to_owned(), vec![(1, vec![b"made of 1".to_vec()])]),
+        ("muon".to_owned(), vec![whole(1), whole(2)]),
+    ];
+    assert_eq!(written(&files.path().join("epn-4")), expected.into());
+    let counts = ["node_shm_tagged_total", "node_shm_product_bytes_total"];
+    assert_eq!(counts.map(|name| test.count(name)), [2, 9]);
+}
+
+#[test]
+fn tags_without_files_are_refused_where_they_are_given() {
+    let mut test = test(8, &patient());
+    test.offer(0..1);
+    let mut consumer = test.consumer();
+    let Next::Tf(tf) = consumer.next(Some(PATIENCE)).unwrap() else {
+        panic!("a TF was offered");
+    };
+    let refused = tf.give_back("muon").unwrap_err().to_string();
+    assert!(refused.contains("[epn.sink.write]"), "{refused}");
+    test.expect_taken(0);
+    test.expect_freed();
 }

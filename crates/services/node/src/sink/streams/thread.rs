@@ -3,19 +3,23 @@
 use super::counters::Counters;
 use super::record::{Shared, TfRecord};
 use super::select::StreamTable;
+use super::tell::Teller;
 use super::walk;
 use crate::clock::Clock;
 use crate::sink::queue::Queue;
-use crate::sink::{Opening, SinkError, SinkEvent, recomputed, taken_back};
+use crate::sink::{Opening, SinkError, SinkEvent};
 use crate::source::Wake;
 use bytes::Bytes;
 use sheaf_formats::stf_file::TfName;
-use sheaf_formats::tf_file::tf_file_head;
+use sheaf_placement::TargetId;
 use sheaf_protocol::{RunId, Tf, TfId, Timestamp};
-use sheaf_stream_files::{Engine, EngineConfig, EngineError, EngineEvent, Found, free_bytes};
-use sheaf_write::{Place, StreamId};
+use sheaf_stream_files::{Disks, DisksEvent, Engine, EngineConfig, EngineError, Found, free_bytes};
+use sheaf_transport::handover::Answer;
+use sheaf_verdict_log::event::StreamEvent;
+use sheaf_write::{DiskNews, Intake, IntakeConfig, LeftOut, Place, Planned, StreamId, Want};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{info, warn};
@@ -29,11 +33,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long files may take to be closed when the node ends.
 const FINISH: Duration = Duration::from_secs(20);
 
+/// A TF, and what a consumer said of it when it gave it back.
+struct Item {
+    tf: Tf<Bytes>,
+    /// None of a TF that no consumer has had.
+    answer: Option<Answer>,
+}
+
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Tf<Bytes>>,
+    queue: VecDeque<Item>,
     /// TFs that the thread has taken and not delivered.
     taken: usize,
+    /// Most of these that wait for disks which are left out: they keep no others from being taken.
+    stuck: usize,
     events: VecDeque<SinkEvent>,
     /// Whether a worker has reported since the thread looked.
     is_rung: bool,
@@ -53,19 +66,23 @@ impl Desk {
 }
 
 /// The node's side.
-pub(super) struct StreamThread {
+pub(in crate::sink) struct StreamThread {
     desk: Arc<Desk>,
     tfs_max: usize,
     thread: Option<JoinHandle<()>>,
 }
 
+/// All that a sink is made of.
+pub(super) struct Setup {
+    /// Engines, one for each disk.
+    pub(super) engines: Vec<EngineConfig>,
+    pub(super) intake: IntakeConfig,
+    pub(super) table: StreamTable,
+    pub(super) block_tfs: u64,
+}
+
 impl StreamThread {
-    pub(super) fn spawn(
-        config: EngineConfig,
-        table: StreamTable,
-        (block_tfs, free_min_bytes): (u64, u64),
-        opening: Opening,
-    ) -> Result<Self, SinkError> {
+    pub(super) fn spawn(setup: Setup, opening: Opening) -> Result<Self, SinkError> {
         let desk = Arc::new(Desk::default());
         let ring: Arc<dyn Fn() + Send + Sync> = {
             let desk = Arc::clone(&desk);
@@ -74,36 +91,44 @@ impl StreamThread {
                 desk.bell.notify_one();
             })
         };
-        let folder = config.folder.clone();
-        let streams = &config.writer.streams;
-        let streams = streams.iter().map(|stream| stream.name.clone()).collect();
-        let opened = Engine::open(config, &walk, &ring);
-        let (engine, found) = opened.map_err(|error| match error {
-            EngineError::Folder { folder, source } => SinkError::Directory {
-                path: folder,
-                source,
-            },
-            other => SinkError::Streams(other.to_string()),
-        })?;
-        tell_recovered(&found);
-        info!(
-            directory = %folder.display(),
-            io = engine.mode().name(),
-            "TFs are written to files of streams"
-        );
+        let intake = Intake::new(setup.intake);
+        let intake = intake.map_err(|error| SinkError::Streams(error.to_string()))?;
+        let names: Vec<String> = setup.table.all_names().collect();
+        let mut engines = Vec::new();
+        for config in setup.engines {
+            let opened = Engine::open(config, &walk, &ring);
+            let (engine, found) = opened.map_err(|error| match error {
+                EngineError::Folder { folder, source } => SinkError::Directory {
+                    path: folder,
+                    source,
+                },
+                other => SinkError::Streams(other.to_string()),
+            })?;
+            tell_recovered(&found);
+            info!(
+                directory = %engine.folder().display(),
+                io = engine.mode().name(),
+                "TFs are written to files of streams"
+            );
+            engines.push(engine);
+        }
+        let folders = engines.iter().map(|engine| engine.folder().to_owned());
+        let folders: Vec<PathBuf> = folders.collect();
         let hands = Hands {
             desk: Arc::clone(&desk),
-            engine,
-            table,
-            block_tfs,
+            free: vec![None; engines.len()],
+            disks: Disks::new(intake, engines),
+            table: setup.table,
+            block_tfs: setup.block_tfs,
             wake: opening.wake,
             clock: Clock::start(),
-            has_trouble: false,
+            is_stopped: false,
+            is_blocked: false,
             newest: TfId(0),
-            counters: Counters::new(opening.registry, streams),
+            counters: Counters::new(opening.registry, names.clone(), &folders),
+            teller: Teller::new(folders),
+            names,
             counted_at: None,
-            free_min_bytes,
-            is_low: false,
             looked_at: None,
         };
         let thread = std::thread::Builder::new()
@@ -136,15 +161,47 @@ fn tell_recovered(found: &[Found]) {
     }
 }
 
+/// Way into the files for TFs that consumers have given back.
+#[derive(Clone)]
+pub(in crate::sink) struct ReturnEntry {
+    desk: Arc<Desk>,
+    tfs_max: usize,
+}
+
+impl ReturnEntry {
+    /// Whether TFs may be given to consumers, which are to be written when they come back.
+    pub(in crate::sink) fn has_room(&self) -> bool {
+        self.desk.lock().queue.len() < self.tfs_max
+    }
+
+    /// Takes a TF that a consumer has given back. The memory of the EPN bounds how many there are.
+    pub(in crate::sink) fn take(&self, tf: Tf<Bytes>, answer: Answer) {
+        let answer = Some(answer);
+        self.desk.lock().queue.push_back(Item { tf, answer });
+        self.desk.bell.notify_one();
+    }
+}
+
+impl StreamThread {
+    /// Returns the way in for TFs that consumers have given back.
+    pub(in crate::sink) fn return_entry(&self) -> ReturnEntry {
+        ReturnEntry {
+            desk: Arc::clone(&self.desk),
+            tfs_max: self.tfs_max,
+        }
+    }
+}
+
 impl Queue for StreamThread {
     fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
         let mut state = self.desk.lock();
-        let is_full = state.queue.len() + state.taken >= self.tfs_max
-            || state.events.len() >= 2 * self.tfs_max;
+        let taken = state.taken.saturating_sub(state.stuck);
+        let is_full =
+            state.queue.len() + taken >= self.tfs_max || state.events.len() >= 2 * self.tfs_max;
         if is_full || state.is_ending {
             return Err(tf);
         }
-        state.queue.push_back(tf);
+        state.queue.push_back(Item { tf, answer: None });
         drop(state);
         self.desk.bell.notify_one();
         Ok(())
@@ -156,8 +213,14 @@ impl Queue for StreamThread {
 
     fn recall(&mut self, run: RunId, tfs: &BTreeSet<TfId>) {
         let mut state = self.desk.lock();
-        for tf in taken_back(&mut state.queue, run, tfs) {
-            state.events.push_back(SinkEvent::returned(&tf));
+        // What a consumer has had is not taken back.
+        let is_back =
+            |item: &Item| item.answer.is_none() && item.tf.run == run && tfs.contains(&item.tf.tf);
+        let queue = std::mem::take(&mut state.queue);
+        let (back, kept): (VecDeque<Item>, _) = queue.into_iter().partition(is_back);
+        state.queue = kept;
+        for item in back {
+            state.events.push_back(SinkEvent::returned(&item.tf));
         }
     }
 
@@ -182,21 +245,24 @@ impl Drop for StreamThread {
 /// The thread's side.
 struct Hands {
     desk: Arc<Desk>,
-    engine: Engine<TfRecord>,
+    disks: Disks<TfRecord>,
     table: StreamTable,
+    /// Names of the streams.
+    names: Vec<String>,
     block_tfs: u64,
     wake: Wake,
     clock: Clock,
-    /// Whether writing fails now.
-    has_trouble: bool,
+    /// Whether no disk takes anything: all fail or are full.
+    is_stopped: bool,
+    /// Whether the first TF of the queue has to wait.
+    is_blocked: bool,
     /// The last TF that was taken.
     newest: TfId,
     counters: Counters,
+    teller: Teller,
     counted_at: Option<Timestamp>,
-    /// Bytes of the disk that have to be free for a TF to be taken.
-    free_min_bytes: u64,
-    /// Whether the disk has less.
-    is_low: bool,
+    /// Bytes that each disk has free, as far as it says.
+    free: Vec<Option<u64>>,
     looked_at: Option<Timestamp>,
 }
 
@@ -205,12 +271,13 @@ impl Hands {
         loop {
             let is_over = {
                 let state = self.desk.lock();
-                let is_stopped = self.has_trouble || self.is_low;
+                let is_stopped = self.is_stopped;
                 let is_over =
                     |state: &State| state.is_ending && (state.queue.is_empty() || is_stopped);
-                let has_room = |tf: &Tf<Bytes>| !self.is_low && self.engine.has_room(tf.bytes());
+                // There is room again when a worker has reported, or at the next tick.
+                let is_blocked = self.is_blocked;
                 let has_nothing = |state: &mut State| {
-                    let has_work = state.queue.front().is_some_and(has_room);
+                    let has_work = !state.queue.is_empty() && !is_blocked;
                     !state.is_rung && !has_work && !is_over(state)
                 };
                 let waited = self.desk.bell.wait_timeout_while(state, TICK, has_nothing);
@@ -221,29 +288,30 @@ impl Hands {
             let now = self.clock.now();
             self.look_at_space(now);
             self.take();
-            self.engine.turn(now);
-            self.report();
+            self.disks.turn(now);
+            self.report(now);
             if self
                 .counted_at
                 .is_none_or(|at| now.since(at) >= COUNT_EVERY)
             {
                 self.counted_at = Some(now);
-                self.counters.export(now, &self.engine);
+                self.counters.export(now, &self.disks, &self.free);
             }
             if is_over {
                 break;
             }
         }
         let clock = self.clock;
-        let patience = if self.has_trouble { TICK } else { FINISH };
-        let is_closed = self.engine.finish(move || clock.now(), patience);
-        self.report();
-        self.counters.export(self.clock.now(), &self.engine);
-        let (records, _) = self.engine.held();
+        let patience = |fails: bool| if fails { TICK } else { FINISH };
+        let is_closed = self.disks.finish(move || clock.now(), patience);
+        let now = self.clock.now();
+        self.report(now);
+        self.counters.export(now, &self.disks, &self.free);
+        let (records, _) = self.disks.held();
         let tfs = self.desk.lock().queue.drain(..).count();
         if !is_closed || records > 0 || tfs > 0 {
             warn!(
-                files = self.engine.open_files(),
+                files = self.disks.open_files(),
                 records,
                 tfs,
                 "The sink ends with files that are not closed; the next start of the EPN closes them"
@@ -251,123 +319,168 @@ impl Hands {
         }
     }
 
-    /// Stops taking TFs while the disk has less free than it should keep, and says so.
+    /// Asks all disks for their free space.
     fn look_at_space(&mut self, now: Timestamp) {
-        let is_due = self.looked_at.is_none_or(|at| now.since(at) >= LOOK_EVERY);
-        if self.free_min_bytes == 0 || !is_due {
+        if self.looked_at.is_some_and(|at| now.since(at) < LOOK_EVERY) {
             return;
         }
         self.looked_at = Some(now);
-        // A folder that cannot be asked cannot be written either, and the workers report that.
-        let Ok(free) = free_bytes(self.engine.folder()) else {
-            return;
-        };
-        let is_low = free < self.free_min_bytes;
-        if is_low == self.is_low {
-            return;
+        for (at, free) in (0..).zip(&mut self.free) {
+            let disk = TargetId(at);
+            // A folder that cannot be asked cannot be written either, and the workers report that.
+            *free = free_bytes(self.disks.engine(disk).folder()).ok();
+            self.disks.set_free(disk, *free);
         }
-        self.is_low = is_low;
-        let event = if is_low {
-            SinkEvent::Failed {
-                tf: self.newest,
-                error: format!(
-                    "{} has {free} bytes free, free_min_mib keeps {}",
-                    self.engine.folder().display(),
-                    self.free_min_bytes
-                ),
-                is_storage: true,
-            }
-        } else if self.has_trouble {
-            return;
-        } else {
-            SinkEvent::Resumed
-        };
-        self.desk.lock().events.push_back(event);
-        (self.wake)();
     }
 
-    /// Takes TFs from the queue while there is room for them.
+    /// Takes TFs from the queue while there is a way for them.
     fn take(&mut self) {
+        self.is_blocked = false;
         loop {
+            let now = self.clock.now();
             let mut state = self.desk.lock();
-            let Some(bytes) = state.queue.front().map(Tf::bytes) else {
+            let Some(item) = state.queue.front() else {
                 return;
             };
-            if self.is_low || !self.engine.has_room(bytes) {
+            let tf = &item.tf;
+            let answer = item.answer.clone().unwrap_or_default();
+            let parts: Vec<(StreamId, Tf<Bytes>)> = self.table.select(tf, &answer).collect();
+            // The number that files of DataDistribution have, too: the low half of the id.
+            let run = TfName::new(tf.run, tf.tf, 0).run.into();
+            let block = tf.tf.0 / self.block_tfs;
+            let want = |(stream, part): &(StreamId, Tf<Bytes>)| Want {
+                place: Place {
+                    run,
+                    stream: *stream,
+                    block,
+                },
+                bytes: part.bytes(),
+            };
+            let wants: Vec<Want> = parts.iter().map(want).collect();
+            let Some(plan) = self.disks.plan(now, &wants) else {
+                self.is_blocked = true;
                 return;
-            }
-            let tf = state.queue.pop_front().expect("it was looked at");
+            };
+            let item = state.queue.pop_front().expect("it was looked at");
             state.taken += 1;
             drop(state);
-            self.append(tf);
+            let ways = parts.into_iter().zip(wants).zip(plan);
+            let ways = ways.map(|(((_, part), want), planned)| (part, want.place, planned));
+            self.append(now, item, ways.collect());
         }
     }
 
-    fn append(&mut self, tf: Tf<Bytes>) {
-        let now = self.clock.now();
+    /// Gives the parts of a TF to their disks, as planned.
+    fn append(&mut self, now: Timestamp, item: Item, ways: Vec<(Tf<Bytes>, Place, Planned)>) {
+        let Item { tf, answer } = item;
         self.newest = tf.tf;
-        let selected: Vec<(StreamId, Tf<Bytes>)> = self.table.select(&tf).collect();
-        // The number that files of DataDistribution have, too: the low half of the id.
-        let run = TfName::new(tf.run, tf.tf, 0).run.into();
-        let block = tf.tf.0 / self.block_tfs;
-        let whole = Arc::new(Shared {
-            delivery: OnceLock::new(),
-            tf,
-        });
-        for (stream, part) in selected {
-            let place = Place { run, stream, block };
-            let record = TfRecord {
-                head: tf_file_head(&part),
-                part,
-                whole: Arc::clone(&whole),
+        let fate = |(_, place, planned): &(Tf<Bytes>, Place, Planned)| StreamEvent {
+            stream: self.names[usize::from(place.stream.0)].clone(),
+            shed: match planned {
+                Planned::Shed(reason) => Some(reason.name().to_owned()),
+                Planned::Write(_) => None,
+            },
+            refused: None,
+        };
+        let fates = ways.iter().map(fate).collect();
+        let whole = Arc::new(Shared::new(tf, answer.is_some(), fates));
+        for (at, (part, place, planned)) in ways.into_iter().enumerate() {
+            let Planned::Write(disk) = planned else {
+                continue;
             };
+            let (format, is_logged) = self.table.format(place.stream);
+            let record = TfRecord::new(format, is_logged, part, Arc::clone(&whole));
             // Streams are those of the table, and no record is too large.
-            if let Err((refused, _)) = self.engine.append(now, place, record) {
+            if let Err((refused, _)) = self.disks.append(now, disk, place, record) {
                 warn!(tf_id = whole.tf.tf.0, %refused, "A stream does not take a TF");
+                whole.refuse(at, refused.to_string());
             }
         }
-        // Of a TF that no stream wants this is the last hold: it is done with.
+        // Of a TF that no stream wants, or gets, this is the last hold: it is done with.
         self.release(whole);
     }
 
-    fn report(&mut self) {
+    fn report(&mut self, now: Timestamp) {
         let mut has_news = false;
-        while let Some(event) = self.engine.poll() {
-            has_news = true;
+        while let Some(event) = self.disks.poll() {
             match event {
-                EngineEvent::Written(record) => {
+                DisksEvent::Written(record) => {
+                    has_news = true;
                     let TfRecord { part, whole, .. } = record;
                     drop(part);
                     self.release(whole);
                 }
-                EngineEvent::Trouble(error) => {
-                    self.has_trouble = true;
-                    self.counters.failures += 1;
-                    self.desk.lock().events.push_back(SinkEvent::Failed {
-                        tf: self.newest,
-                        error,
-                        is_storage: true,
-                    });
-                }
-                EngineEvent::Healed => {
-                    self.has_trouble = false;
-                    if !self.is_low {
-                        self.desk.lock().events.push_back(SinkEvent::Resumed);
-                    }
+                // Counted by disk, and said when the disk is left out for it.
+                DisksEvent::Trouble { .. } => {}
+                DisksEvent::Changed(news) => {
+                    let error = match news {
+                        DiskNews::LeftOut(disk, LeftOut::Failing) => self.disks.error(disk),
+                        _ => "",
+                    };
+                    self.teller.tell(now, news, error);
                 }
             }
         }
+        let is_stopped = !self.disks.intake().can_write();
+        if std::mem::replace(&mut self.is_stopped, is_stopped) != is_stopped {
+            has_news = true;
+            let event = if is_stopped {
+                SinkEvent::Failed {
+                    tf: self.newest,
+                    error: self.why_stopped(),
+                    is_storage: true,
+                }
+            } else {
+                SinkEvent::Resumed
+            };
+            self.desk.lock().events.push_back(event);
+        }
+        self.desk.lock().stuck = self.stuck();
         if has_news {
             (self.wake)();
         }
     }
 
+    /// Counts the records that wait for disks which fail or are slow, while another disk works.
+    fn stuck(&self) -> usize {
+        let intake = self.disks.intake();
+        let is_faulty = |disk| {
+            let left_out = intake.left_out(disk);
+            matches!(left_out, Some(LeftOut::Failing | LeftOut::Slow))
+        };
+        let all = self.disks.engines();
+        let faulty: Vec<u64> = all
+            .filter(|(disk, _)| is_faulty(*disk))
+            .map(|(_, engine)| engine.held().0)
+            .collect();
+        if faulty.len() == self.free.len() {
+            return 0;
+        }
+        usize::try_from(faulty.iter().sum::<u64>()).unwrap_or(usize::MAX)
+    }
+
+    /// Returns why no disk takes anything.
+    fn why_stopped(&self) -> String {
+        let min = self.disks.intake().config().space.min_bytes;
+        let why = self.disks.engines().zip(&self.free);
+        let why = why.map(|((disk, engine), free)| {
+            let folder = engine.folder().display();
+            match free {
+                Some(free) if *free < min => {
+                    format!("{folder} has {free} bytes free, free_min_mib keeps {min}")
+                }
+                Some(_) | None => format!("{folder}: {}", self.disks.error(disk)),
+            }
+        });
+        why.collect::<Vec<String>>().join("; ")
+    }
+
     /// Releases one hold of a TF. After the last one the node is notified: all streams have what they want of it.
     fn release(&mut self, whole: Arc<Shared>) {
-        let Some(Shared { tf, delivery }) = Arc::into_inner(whole) else {
+        let Some(whole) = Arc::into_inner(whole) else {
             return;
         };
-        let delivery = delivery.into_inner().unwrap_or_else(|| recomputed(&tf));
+        let (tf, delivery) = whole.into_delivered();
         let delivered = SinkEvent::delivered(&tf, delivery);
         let bytes = tf.bytes();
         drop(tf);
