@@ -61,6 +61,39 @@ fn the_points_of_an_experiment_are_listed_without_root() {
 }
 
 #[test]
+fn writers_are_measured_and_simulated_without_root_and_make_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, page) = (folder.path().join("out"), folder.path().join("page.md"));
+    let words = [
+        "--quick",
+        "--only",
+        "4w-joint-2",
+        "--page",
+        page.to_str().unwrap(),
+    ];
+    check_ok(&run("sfo-2016", &out, &words));
+    let runs = runs(&out);
+    assert_eq!(runs.len(), 3, "live, simulated, simulated with drift");
+    for run in &runs {
+        assert_eq!(run["lost"], 0, "{run}");
+        let (rate, bound) = (
+            run["writers"]["mb_per_s"].as_f64().unwrap(),
+            run["writers"]["file_bound_mb_per_s"].as_f64().unwrap(),
+        );
+        // Two streams of a worker have a lower bound. How far a live one stays below it is a matter of the machine.
+        assert!(rate > 0.0 && rate < bound, "{rate} of {bound}");
+    }
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(
+        page.contains("| S1+S2 together | ATLAS, stated | 797 |"),
+        "{page}"
+    );
+    let csv = std::fs::read_to_string(out.join("writers.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 3, "{csv}");
+    assert!(!out.join("files").exists(), "files of a run are removed");
+}
+
+#[test]
 fn topologies_are_shown_without_root() {
     let ended = sheaf(&["lab", "net", "show", "pi-cluster"]);
     check_ok(&ended);

@@ -113,3 +113,39 @@ fn what_is_wrong_with_a_scenario_is_told_with_the_file_and_the_key() {
     assert_eq!(ended.status.code(), Some(2));
     assert!(ended.stderr.contains("/nowhere/x.toml"), "{}", ended.stderr);
 }
+
+#[test]
+fn many_writers_behind_many_epns_account_for_every_tf() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("fleet.json").display().to_string();
+    let asked = "sim write --writers 3 --epns 7 --workers 2 --blocks 1 --block-s 5 --seeds 2 \
+                 --policy random,modulo --json";
+    let words: Vec<&str> = asked.split(' ').chain([path.as_str()]).collect();
+    let ended = sheaf(&words);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let report = json(&path);
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2 * 2, "two policies with two assignments");
+    for row in rows {
+        assert!(row["tfs"].as_u64() > Some(1000), "{row}");
+        assert_eq!(row["records_lost"], 0, "{row}");
+        assert!(row["fullest_writer"].as_f64() >= Some(1.0), "{row}");
+    }
+}
+
+#[test]
+fn a_fleet_that_makes_no_sense_is_refused_with_what_is_accepted() {
+    for (words, told) in [
+        ("--policy moon", "policy `moon`, expected one of fixed"),
+        ("--load 0", "found 0 as load, expected 0.001 to 10"),
+        (
+            "--assignment fast",
+            "assignment `fast`, expected one of joint-1",
+        ),
+    ] {
+        let line = format!("sim write --writers 2 {words}");
+        let ended = sheaf(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!(ended.status.code(), Some(2), "{line}: {}", ended.stderr);
+        assert!(ended.stderr.contains(told), "{line}: {}", ended.stderr);
+    }
+}

@@ -17,6 +17,7 @@ pub mod store;
 pub mod summary;
 mod trial;
 pub mod venue;
+mod writers;
 
 use serde::Serialize;
 use sheaf_sim::experiment::{Chaos, ExperimentFile, LiveSettings, Machine, POINTS_MAX};
@@ -35,6 +36,8 @@ const TRIALS_MAX: usize = 2_000;
 const LIVE_ITERATIONS: u32 = 3;
 /// Length of a run with `--quick`, in s.
 pub const QUICK_S: f64 = 5.0;
+/// Most blocks of a run of writers with `--quick`: one in which no rate is known yet, and one that counts.
+const QUICK_BLOCKS: f64 = 2.0;
 
 /// Why an experiment cannot be run. Nothing has been made of it.
 #[derive(Debug, Error)]
@@ -177,11 +180,17 @@ impl Experiment {
         })
     }
 
-    /// The same with one run of [`QUICK_S`] seconds a point.
+    /// The same with one run of [`QUICK_S`] seconds a point, or of two blocks of writers if that is less.
     #[must_use]
     pub fn quick(mut self) -> Self {
         self.iterations = 1;
-        self.last(QUICK_S)
+        let mut quick = self.last(QUICK_S);
+        for point in &mut quick.points {
+            if let Some(writing) = &point.writing {
+                point.duration_s = point.duration_s.min(QUICK_BLOCKS * writing.block_s);
+            }
+        }
+        quick
     }
 
     /// The same with runs of `seconds` each. What happens later does not happen.

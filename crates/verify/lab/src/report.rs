@@ -1,7 +1,9 @@
 //! Results for people and for machines.
 
+pub mod markdown;
 pub mod pages;
 pub mod verdict;
+mod writers;
 
 use serde::Serialize;
 use std::collections::BTreeMap;

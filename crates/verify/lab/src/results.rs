@@ -163,6 +163,7 @@ pub(crate) mod tests {
             epn_peak_bytes: 0,
             fairness: 1.0,
             reassigned: 0.0,
+            writers: None,
         }
     }
 }

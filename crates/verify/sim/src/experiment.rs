@@ -211,6 +211,12 @@ impl ExperimentFile {
         if !size.trace.is_empty() {
             size.trace_bytes = trace_sizes(&read(&folder.join(&size.trace))?)?;
         }
+        if let Some(writing) = &mut scenario.writing
+            && !writing.trace.is_empty()
+        {
+            let text = read(&folder.join(&writing.trace))?;
+            writing.set_trace(&text)?;
+        }
         Ok(scenario)
     }
 }

@@ -6,12 +6,14 @@
 mod check;
 mod network;
 mod parts;
+mod writing;
 
 pub use network::{Control, Network, Rack};
 pub use parts::{
     Builder, Distribution, FarmLimits, Fault, FaultKind, Group, Legacy, Mode, Processing,
     SizeModel, Sizes, Stalls,
 };
+pub use writing::{BLOCK_S, Writing};
 
 use crate::summary::Kind;
 use serde::{Deserialize, Serialize};
@@ -82,6 +84,9 @@ pub struct Scenario {
     pub registry: LivenessConfig,
     /// Faults and their times.
     pub faults: Vec<Fault>,
+    /// Writers of files that are asked in place of a farm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writing: Option<Writing>,
 }
 
 impl Default for Scenario {
@@ -114,6 +119,7 @@ impl Default for Scenario {
             farm: FarmLimits::default(),
             registry: LivenessConfig::default(),
             faults: Vec::new(),
+            writing: None,
         }
     }
 }

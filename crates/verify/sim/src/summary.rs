@@ -98,6 +98,39 @@ pub struct Point {
     /// TFs that were assigned to an EPN a second time, in a run.
     #[serde(default)]
     pub reassigned: f64,
+    /// Results of writers of files, in a point that asks them in place of a farm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writers: Option<Writers>,
+}
+
+/// Results of a point of writers, at the scale of ATLAS. Means over the runs that count.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Writers {
+    /// Name of what was offered: a mix with its drift, or a trace.
+    pub input: String,
+    /// Name of the mix; empty for a trace.
+    pub mix: String,
+    /// Workers of a writer.
+    pub workers: u32,
+    /// Assignment of files to workers.
+    pub assignment: String,
+    /// Writers.
+    pub count: u32,
+    /// Policy by which EPNs choose among several writers; empty for one.
+    pub policy: String,
+    /// Bytes written ÷ time, of all writers together, in MB/s.
+    pub mb_per_s: f64,
+    /// Lower and upper end of the 95 % confidence interval of it over runs; both equal if n is 1.
+    pub mb_per_s_ci95: [f64; 2],
+    /// Bound of every assignment of whole files: the rate of one worker ÷ the share of the fullest stream, or that of
+    /// all workers together; of all writers.
+    pub file_bound_mb_per_s: f64,
+    /// Loss of rate against that bound, in percent; below 0 beyond it.
+    pub loss_percent: f64,
+    /// Share of the bytes of a block that the fullest worker got; of several writers, bytes of the fullest ÷ mean.
+    pub fullest: f64,
+    /// Published rate of it, in MB/s.
+    pub published_mb_per_s: Option<u32>,
 }
 
 /// Quantiles of a latency, in µs.
@@ -262,6 +295,7 @@ mod tests {
             epn_peak_bytes: 2,
             fairness: 1.0,
             reassigned: 0.0,
+            writers: None,
         }
     }
 

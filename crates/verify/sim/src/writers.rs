@@ -6,15 +6,22 @@
 //! 615 MB/s fits all four rates of the slides (865, 797, 760 and 882 MB/s) within 1.5 %: rate = worker ÷ share of the
 //! fullest.
 
+mod fleet;
+mod mix;
+mod trace;
+
+pub use fleet::{Fleet, FleetError, FleetOutcome};
+pub use mix::{MIXES, Mix, UnknownMix, file_bound, stream_of};
+pub use trace::{Trace, TraceError, Traced};
+
 use rand::{RngExt as _, SeedableRng as _};
-use rand_distr::{Distribution as _, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use sheaf_placement::TargetId;
-use sheaf_protocol::{Timestamp, splitmix};
+use sheaf_protocol::Timestamp;
 use sheaf_write::{
     Action, Assignment, FileId, Kinds, Limits, Place, Segment, StreamConfig, StreamId, Sums,
-    Template, Writer, WriterConfig, WriterError,
+    Template, Writer, WriterConfig, WriterError, assignments,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -23,70 +30,6 @@ use thiserror::Error;
 /// Bytes of a MB.
 const MB: f64 = 1e6;
 const NS: f64 = 1e9;
-
-/// Streams and their shares of the bytes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Mix {
-    /// Name in reports.
-    pub name: String,
-    /// Shares, largest first; they add up to 1.
-    pub shares: Vec<f64>,
-    /// Spread of the shares from block to block: sigma of a lognormal factor, 0 for steady ones.
-    pub drift: f64,
-}
-
-/// Mixes that are there by name: the two of the slides with their unnamed minor streams, and a flat one.
-pub const MIXES: [(&str, &[f64], usize); 3] = [
-    ("sfo-2016", &[0.70, 0.07, 0.05], 20),
-    ("sfo-2015", &[0.80, 0.06, 0.03], 20),
-    ("flat", &[0.25, 0.22, 0.20], 20),
-];
-
-impl Mix {
-    /// Finds a mix by name.
-    #[must_use]
-    pub fn named(name: &str, drift: f64) -> Option<Self> {
-        let (name, major, minor) = MIXES.into_iter().find(|(known, ..)| *known == name)?;
-        let left = 1.0 - major.iter().sum::<f64>();
-        let minor_share = left / minor as f64;
-        let shares = major.iter().copied();
-        Some(Self {
-            name: name.to_owned(),
-            shares: shares
-                .chain(std::iter::repeat_n(minor_share, minor))
-                .collect(),
-            drift,
-        })
-    }
-
-    /// Returns the shares in one block.
-    fn in_block(&self, rng: &mut Xoshiro256PlusPlus) -> Vec<f64> {
-        let Some(factor) = (self.drift > 0.0)
-            .then(|| LogNormal::new(0.0, self.drift).ok())
-            .flatten()
-        else {
-            return self.shares.clone();
-        };
-        let drawn: Vec<f64> = self
-            .shares
-            .iter()
-            .map(|share| share * factor.sample(rng))
-            .collect();
-        let sum: f64 = drawn.iter().sum();
-        drawn.iter().map(|share| share / sum).collect()
-    }
-}
-
-/// Record of a recorded trace: when it was offered, its stream, its bytes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Traced {
-    /// Seconds since the beginning of the trace.
-    pub at_s: f64,
-    /// Number of the stream.
-    pub stream: u16,
-    /// Bytes.
-    pub bytes: u64,
-}
 
 /// Input of a run.
 #[derive(Clone, Debug)]
@@ -99,12 +42,7 @@ pub enum Input {
         blocks: u64,
     },
     /// Records of a trace, at their times or as soon after them as they are taken.
-    Trace {
-        /// Records in the order of their times.
-        records: Vec<Traced>,
-        /// Streams.
-        streams: u16,
-    },
+    Trace(Trace),
 }
 
 /// Way in which files get their workers.
@@ -116,7 +54,85 @@ pub enum Choice {
     Joint(u16),
 }
 
+/// Prefix of the names of [`Choice::Joint`].
+const JOINT: &str = "joint-";
+/// Largest number of streams that share a worker by name.
+const JOINT_MAX: u16 = 3;
+
+/// Error for a name that no choice has.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("assignment `{name}`, expected one of {}", Choice::names().join(", "))]
+pub struct UnknownChoice {
+    /// Name that was asked for.
+    pub name: String,
+}
+
 impl Choice {
+    /// Finds a choice by its name in files: `joint-1` to `joint-3`, or an assignment of the product.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownChoice`], which lists the names.
+    pub fn named(name: &str) -> Result<Self, UnknownChoice> {
+        let joint = name.strip_prefix(JOINT).and_then(|end| end.parse().ok());
+        if let Some(streams) = joint.filter(|streams| (1..=JOINT_MAX).contains(streams)) {
+            return Ok(Self::Joint(streams));
+        }
+        let assignment = Assignment::named(name).map_err(|_| UnknownChoice {
+            name: name.to_owned(),
+        })?;
+        Ok(Self::Of(assignment))
+    }
+
+    /// Returns the names of all choices.
+    #[must_use]
+    pub fn names() -> Vec<String> {
+        let joint = (1..=JOINT_MAX).map(|streams| format!("{JOINT}{streams}"));
+        let own = assignments().iter().map(|row| row.name.to_owned());
+        joint.chain(own).collect()
+    }
+
+    /// Returns the assignment of the product that is in force beneath.
+    #[must_use]
+    pub fn assignment(self) -> &'static Assignment {
+        match self {
+            Self::Of(assignment) => assignment,
+            // Its choices are not used: all streams are pinned.
+            Self::Joint(_) => Assignment::named("round-robin").expect("it is in the table"),
+        }
+    }
+
+    /// Returns the worker of each stream, where the choice states it.
+    #[must_use]
+    pub fn pins(self, streams: u16, workers: u32) -> Vec<(StreamId, TargetId)> {
+        let Self::Joint(joint) = self else {
+            return Vec::new();
+        };
+        let others = workers.saturating_sub(1);
+        let worker_of = |stream: u16| match others {
+            0 => 0,
+            _ if stream < joint => 0,
+            _ => 1 + u32::from(stream - joint) % others,
+        };
+        let pin = |stream| (StreamId(stream), TargetId(worker_of(stream)));
+        (0..streams).map(pin).collect()
+    }
+
+    /// Returns the rate in MB/s that ATLAS' slides have for it, with their mix of 2016. With how many threads, they do
+    /// not say.
+    #[must_use]
+    pub fn published(self, mix: &str) -> Option<u32> {
+        let mb_s = match self {
+            Self::Joint(1) => 865,
+            Self::Joint(2) => 797,
+            Self::Joint(3) => 760,
+            Self::Of(row) if row.name == "round-robin" => 865,
+            Self::Of(row) if row.name == "window-and-stream" => 882,
+            _ => return None,
+        };
+        (mix == "sfo-2016").then_some(mb_s)
+    }
+
     /// Name in reports.
     #[must_use]
     pub fn name(self) -> String {
@@ -164,6 +180,14 @@ impl Default for Setup {
     }
 }
 
+impl Setup {
+    /// Returns the bound of whole files for these shares.
+    #[must_use]
+    pub fn file_bound(&self, shares: &[f64]) -> f64 {
+        file_bound(shares, self.worker_mb_s, self.workers)
+    }
+}
+
 /// Outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
@@ -203,57 +227,36 @@ pub enum WritersError {
 pub fn run(input: &Input, choice: Choice, setup: Setup) -> Result<Outcome, WritersError> {
     let streams = match input {
         Input::Mix { mix, .. } => u16::try_from(mix.shares.len()).unwrap_or(u16::MAX),
-        Input::Trace { streams, .. } => *streams,
+        Input::Trace(trace) => trace.streams,
     };
     let mut farm = Farm::new(streams, choice, setup)?;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(setup.seed);
-    // Of their own, so that the blocks of a seed are the same for all assignments.
-    let mut of_shares = Xoshiro256PlusPlus::seed_from_u64(splitmix::hash(setup.seed));
     let mut bounds = Vec::new();
     match input {
         Input::Mix { mix, blocks } => {
             let end_ns = (*blocks as f64 * setup.block_s * NS) as u64;
+            let mut of_blocks = mix.blocks(setup.seed);
             let mut block = u64::MAX;
             let mut shares = Vec::new();
             while farm.now.0 < end_ns {
                 if farm.block() != block {
                     block = farm.block();
-                    shares = mix.in_block(&mut of_shares);
-                    bounds.push(file_bound(&shares, setup));
+                    shares = of_blocks.next().unwrap_or_default();
+                    bounds.push(setup.file_bound(&shares));
                 }
                 farm.take(stream_of(&shares, rng.random()), setup.record_bytes);
             }
         }
-        Input::Trace { records, .. } => {
-            let mut totals = vec![0.0; usize::from(streams)];
-            for record in records {
+        Input::Trace(trace) => {
+            for record in &trace.records {
                 let at = Timestamp((record.at_s.max(0.0) * NS) as u64);
                 farm.now = farm.now.max(at);
-                totals[usize::from(record.stream)] += record.bytes as f64;
                 farm.take(StreamId(record.stream), record.bytes);
             }
-            let sum: f64 = totals.iter().sum();
-            let shares: Vec<f64> = totals.iter().map(|bytes| bytes / sum.max(1.0)).collect();
-            bounds.push(file_bound(&shares, setup));
+            bounds.push(setup.file_bound(&trace.shares()));
         }
     }
     farm.outcome(&bounds)
-}
-
-/// Draws a stream by its share.
-fn stream_of(shares: &[f64], lot: f64) -> StreamId {
-    let mut sum = 0.0;
-    let last = shares.len().saturating_sub(1);
-    let found = shares.iter().position(|share| {
-        sum += share;
-        lot < sum
-    });
-    StreamId(u16::try_from(found.unwrap_or(last)).unwrap_or(u16::MAX))
-}
-
-fn file_bound(shares: &[f64], setup: Setup) -> f64 {
-    let fullest = shares.iter().copied().fold(0.0, f64::max);
-    setup.worker_mb_s / fullest.max(1.0 / f64::from(setup.workers))
 }
 
 /// A record in the queue of a worker.
@@ -274,7 +277,6 @@ struct Hand {
 
 struct Farm {
     writer: Writer<u64>,
-    choice: Choice,
     setup: Setup,
     now: Timestamp,
     hands: Vec<Hand>,
@@ -283,6 +285,8 @@ struct Farm {
     offered: u64,
     bytes: u64,
     wait: Duration,
+    /// When the newest record is written.
+    last_done: Timestamp,
     /// The block that the bytes of the workers are of, and the shares of the fullest one in those before it.
     last_block: u64,
     fullest: Vec<f64>,
@@ -295,21 +299,16 @@ impl Farm {
             records: u64::MAX,
             age: Duration::MAX,
         };
-        let assignment = match choice {
-            Choice::Of(assignment) => assignment,
-            // Its choices are not used.
-            Choice::Joint(_) => Assignment::named("round-robin").expect("it is in the table"),
-        };
         let names = (0..streams).map(|stream| StreamConfig {
             name: format!("s{}", stream + 1),
             limits,
         });
-        let writer = Writer::new(WriterConfig {
+        let mut writer = Writer::new(WriterConfig {
             project: "sim".to_owned(),
             node: "w-0".to_owned(),
             template: Template::parse(Template::DEFAULT).expect("the default is good"),
             workers: setup.workers,
-            assignment,
+            assignment: choice.assignment(),
             segment_bytes: setup.segment_bytes,
             record_bytes_max: u64::MAX,
             kinds: Kinds::default(),
@@ -317,9 +316,11 @@ impl Farm {
             streams: names.collect(),
             seed: setup.seed,
         })?;
+        for (stream, worker) in choice.pins(streams, setup.workers) {
+            writer.pin(stream, worker)?;
+        }
         Ok(Self {
             writer,
-            choice,
             setup,
             now: Timestamp(0),
             hands: (0..setup.workers).map(|_| Hand::default()).collect(),
@@ -327,6 +328,7 @@ impl Farm {
             offered: 0,
             bytes: 0,
             wait: Duration::ZERO,
+            last_done: Timestamp(0),
             last_block: 0,
             fullest: Vec::new(),
         })
@@ -415,10 +417,7 @@ impl Farm {
     }
 
     fn queue(&mut self, segment: Segment, bytes: u64) {
-        let worker = match self.choice {
-            Choice::Of(_) => segment.worker.0,
-            Choice::Joint(streams) => self.joint_worker(segment.file, streams),
-        } as usize;
+        let worker = segment.worker.0 as usize;
         // Room is there when the queue, which shrinks at the rate of the worker, has so much less.
         let room = self.time_of(self.setup.queue_bytes.saturating_sub(bytes));
         let hand = &self.hands[worker];
@@ -427,11 +426,7 @@ impl Farm {
         self.wait = self.wait.max(wait);
         self.now = self.now + wait;
         let done_at = hand.busy_until.max(self.now) + self.time_of(bytes);
-        let segment = Segment {
-            // The brain releases the booking of the worker that it has chosen.
-            worker: TargetId(segment.worker.0),
-            ..segment
-        };
+        self.last_done = done_at;
         let hand = &mut self.hands[worker];
         hand.busy_until = done_at;
         hand.bytes += bytes;
@@ -440,16 +435,6 @@ impl Farm {
             segment,
             bytes,
         });
-    }
-
-    /// Worker of a file where the first `joint` streams share worker 0.
-    fn joint_worker(&self, file: FileId, joint: u16) -> u32 {
-        let stream = self.writer.stream_of(file).map_or(0, |stream| stream.0);
-        let others = self.setup.workers.saturating_sub(1);
-        if stream < joint || others == 0 {
-            return 0;
-        }
-        1 + u32::from(stream - joint) % others
     }
 
     fn outcome(mut self, bounds: &[f64]) -> Result<Outcome, WritersError> {
@@ -551,21 +536,47 @@ mod tests {
                 bytes: 10_000_000,
             })
             .collect();
-        let input = Input::Trace {
+        let input = Input::Trace(Trace {
             records,
             streams: 3,
-        };
+        });
         let outcome = run(&input, of("open-rate"), Setup::default()).expect("runs");
         check(outcome.mb_s, 100.0, 0.01);
         assert_eq!((outcome.lost, outcome.records), (0, 1000));
-        let none = Input::Trace {
+        let none = Input::Trace(Trace {
             records: Vec::new(),
             streams: 1,
-        };
+        });
         assert!(matches!(
             run(&none, of("striped"), Setup::default()),
             Err(WritersError::Empty)
         ));
+    }
+
+    #[test]
+    fn choices_are_found_by_name_and_an_unknown_one_is_answered_with_all() {
+        for name in Choice::names() {
+            let choice = Choice::named(&name).expect(&name);
+            assert_eq!(choice.published("flat"), None, "{name}");
+        }
+        assert_eq!(Choice::named("joint-2"), Ok(Choice::Joint(2)));
+        assert_eq!(Choice::Joint(2).published("sfo-2016"), Some(797));
+        for bad in ["joint-0", "joint-4", "joint", ""] {
+            let error = Choice::named(bad).unwrap_err().to_string();
+            let head = format!("assignment `{bad}`, expected one of joint-1, joint-2, joint-3, r");
+            assert!(error.starts_with(&head), "{error}");
+        }
+    }
+
+    #[test]
+    fn joint_streams_share_a_worker_and_the_others_have_the_rest() {
+        let pins = |joint, workers| -> Vec<u32> {
+            let pins = Choice::Joint(joint).pins(5, workers);
+            pins.iter().map(|(_, worker)| worker.0).collect()
+        };
+        assert_eq!(pins(2, 3), [0, 0, 1, 2, 1]);
+        assert_eq!(pins(2, 1), [0; 5]);
+        assert!(of("striped").pins(5, 3).is_empty());
     }
 
     #[test]

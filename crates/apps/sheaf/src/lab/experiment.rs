@@ -1,11 +1,12 @@
 //! `sheaf lab run`: the runs of an experiment file.
 
 use crate::{duration, progress};
+use anyhow::Context as _;
 use sheaf_lab::LabError;
 use sheaf_lab::experiment::Experiment;
 use sheaf_lab::experiment::result::RunResult;
 use sheaf_lab::experiment::run::{self, Options, Progress, RunError};
-use sheaf_lab::report::pages;
+use sheaf_lab::report::{markdown, pages};
 use sheaf_lab::results::Results;
 use sheaf_lab::{calibrate, compare};
 use sheaf_testbed::hosts::{Inventory, OpenError};
@@ -26,7 +27,8 @@ Examples:
   sheaf lab run experiments/round-robin-icn.toml --quick
   sheaf lab run experiments/round-robin-icn.toml --iterations 30 --out results/round-robin
   sheaf lab run experiments/network-baseline.toml --only legacy --duration 10s
-  sheaf lab run experiments/failover.toml --only sheaf --hosts stand.toml")]
+  sheaf lab run experiments/failover.toml --only sheaf --hosts stand.toml
+  sheaf lab run experiments/sfo-2016.toml --page sfo-2016.md")]
 pub(super) struct RunArgs {
     /// Read this experiment file.
     #[arg(value_name = "EXPERIMENT")]
@@ -55,6 +57,9 @@ pub(super) struct RunArgs {
     /// Write the summary as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     json: Option<PathBuf>,
+    /// Write the results as a page of Markdown to this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    page: Option<PathBuf>,
 }
 
 /// Write a page of HTML with all figures of a folder of results.
@@ -76,6 +81,9 @@ pub(super) struct ReportArgs {
     /// Write the summary as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the results as a page of Markdown to this file.
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
 }
 
 /// Compare two sets of results: differences and their significance.
@@ -124,6 +132,7 @@ pub(super) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     };
     let folder = args.out.as_deref().or(beside).unwrap_or(Path::new("."));
     let page = pages::write(&results, folder).map_err(super::refuse)?;
+    write_page(args.page.as_deref(), &results)?;
     let text = format!("{}{}\n", pages::table(&results.summary), page.display());
     super::finish(&text, &results.summary, args.json.as_deref(), true)
 }
@@ -176,6 +185,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     };
     let results = Results::read(&options.out).map_err(super::refuse)?;
     let page = pages::write(&results, &options.out).map_err(super::refuse)?;
+    write_page(args.page.as_deref(), &results)?;
     let text = format!(
         "{}results are in {}, shown by {}\n",
         pages::table(&summary),
@@ -183,6 +193,15 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         page.display()
     );
     super::finish(&text, &summary, args.json.as_deref(), true)
+}
+
+/// Writes the page of Markdown, if one is asked for.
+fn write_page(path: Option<&Path>, results: &Results) -> anyhow::Result<()> {
+    let Some(path) = path else {
+        return Ok(());
+    };
+    std::fs::write(path, markdown::page(results))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn options(args: &RunArgs) -> Result<Options, LabError> {
@@ -260,9 +279,13 @@ fn line_of(result: &RunResult, progress: &Progress) -> String {
         "{}/{} {} run {}",
         progress.done, progress.total, result.trial, result.iteration
     );
-    let mut line = match &result.rejected {
-        Some(why) => format!("{head}: rejected: {why}"),
-        None => format!(
+    let mut line = match (&result.rejected, &result.writers) {
+        (Some(why), _) => format!("{head}: rejected: {why}"),
+        (None, Some(writers)) => format!(
+            "{head}: {:.0} MB/s of {:.0} by whole files, {} of {} records lost",
+            writers.mb_per_s, writers.file_bound_mb_per_s, result.lost, result.announced
+        ),
+        (None, None) => format!(
             "{head}: {} of {} lost ({:.2} %), {} out of order, {:.2} Mbit/s, p99 {:.1} ms",
             result.lost,
             result.announced,

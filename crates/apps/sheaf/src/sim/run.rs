@@ -90,6 +90,12 @@ fn read(args: &Args) -> anyhow::Result<(String, Vec<Scenario>)> {
     experiment.seed = args.seed.unwrap_or(experiment.seed);
     let iterations = args.iterations.unwrap_or(experiment.iterations);
     let trials = experiment.trials().map_err(refuse)?;
+    if trials.iter().any(|trial| trial.scenario.writing.is_some()) {
+        return Err(fail::bad_use(format!(
+            "{}: found points with [writing], expected farms; `sheaf lab run` simulates writers, too",
+            args.file.display()
+        )));
+    }
     let simulated = trials.into_iter().filter(|trial| trial.source == Kind::Sim);
     let scenarios: Vec<Scenario> = simulated
         .map(|trial| Scenario {

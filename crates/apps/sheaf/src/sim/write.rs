@@ -1,11 +1,12 @@
 //! `sheaf sim write`: how fast streams are written, by the assignment of files to workers.
 
+mod fleet;
+
 use crate::{fail, json_file, progress};
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use sheaf_sim::writers::{Choice, Input, MIXES, Mix, Outcome, Setup, Traced, run as simulate};
+use sheaf_sim::writers::{Choice, Input, MIXES, Mix, Outcome, Setup, Trace, run as simulate};
 use sheaf_write::{Assignment, assignments};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,13 +16,15 @@ use std::process::ExitCode;
 /// The brain is that of the product, the threads write at a stated rate.
 /// The mixes are those of ATLAS' data loggers in 2015 and 2016, whose minor streams are not published and are equal
 /// here, and a flat one. A trace is a file of lines `SECONDS,STREAM,BYTES`, in the order of time, as a log of a run
-/// gives them. Each figure is the mean of several seeds, with the least and the most of them.
+/// gives them. Each figure is the mean of several seeds, with the least and the most of them. With --writers, many
+/// writers stand behind many EPNs, each of which chooses the writer of a timeframe by a policy and what writers report.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sheaf sim write                                    ATLAS' mix of 2016 with 2, 4 and 8 threads
   sheaf sim write --mix flat --drift 0.25            streams of like size that change from block to block
-  sheaf sim write --trace run.csv --workers 4 --worker-mb-s 300")]
+  sheaf sim write --trace run.csv --workers 4 --worker-mb-s 300
+  sheaf sim write --writers 20 --epns 1750 --workers 4 --seeds 3")]
 pub(crate) struct Args {
     /// Draw records from this mix.
     #[arg(long, value_name = "NAME", default_value = "sfo-2016", conflicts_with = "trace",
@@ -42,12 +45,17 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', default_value = "2,4,8",
         value_parser = clap::value_parser!(u32).range(1..=256))]
     workers: Vec<u32>,
+    /// Compare these assignments, or joint-1 to joint-3; without it all, with --writers open-rate and striped.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    assignment: Vec<String>,
+    #[command(flatten)]
+    fleet: fleet::FleetArgs,
     /// Let a thread write so many MB/s: 615 fits the figures of the slides.
     #[arg(long, value_name = "MB/s", default_value_t = 615.0)]
     worker_mb_s: f64,
-    /// Simulate so many blocks of a mix.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
-    blocks: u64,
+    /// Simulate so many blocks of a mix; 50 without it, 3 with --writers.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    blocks: Option<u64>,
     /// Begin new files after so many seconds.
     #[arg(long, value_name = "S", default_value_t = 60.0)]
     block_s: f64,
@@ -95,17 +103,12 @@ impl Row {
     }
 }
 
-/// Published rate in MB/s of a choice, for ATLAS' mix of 2016. The slides do not say with how many threads.
-fn published(mix: &str, choice: &str) -> Option<u32> {
-    let known = [
-        ("S1 alone", 865),
-        ("S1+S2 together", 797),
-        ("S1+S2+S3 together", 760),
-        ("round-robin", 865),
-        ("window-and-stream", 882),
-    ];
-    let found = known.into_iter().find(|(name, _)| *name == choice);
-    found.filter(|_| mix == "sfo-2016").map(|(_, mb_s)| mb_s)
+/// Name of the mix; nothing of a trace.
+fn mix_of(args: &Args) -> &str {
+    match args.trace {
+        Some(_) => "",
+        None => &args.mix,
+    }
 }
 
 /// Runs all comparisons.
@@ -125,16 +128,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         )));
     }
     json_file::check(args.json.as_deref())?;
+    if args.fleet.is_asked() {
+        return fleet::run(args);
+    }
     let input = input(args)?;
-    let joint = [1, 2, 3].map(Choice::Joint);
-    let own = assignments().iter().map(Choice::Of);
-    // Conditions of the slides are conditions of that mix.
-    let is_of_slides = args.trace.is_none() && args.mix.starts_with("sfo");
-    let choices: Vec<Choice> = joint
-        .into_iter()
-        .filter(|_| is_of_slides)
-        .chain(own)
-        .collect();
+    let choices = choices(args)?;
     let mut rows = Vec::new();
     for &workers in &args.workers {
         for &choice in &choices {
@@ -158,14 +156,33 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Choices that are compared: those asked for, or all that the input has.
+fn choices(args: &Args) -> anyhow::Result<Vec<Choice>> {
+    if !args.assignment.is_empty() {
+        return named(&args.assignment);
+    }
+    let joint = [1, 2, 3].map(Choice::Joint);
+    let own = assignments().iter().map(Choice::Of);
+    // Conditions of the slides are conditions of that mix.
+    let is_of_slides = args.trace.is_none() && args.mix.starts_with("sfo");
+    let joint = joint.into_iter().filter(|_| is_of_slides);
+    Ok(joint.chain(own).collect())
+}
+
+fn named(names: &[String]) -> anyhow::Result<Vec<Choice>> {
+    let choices = names.iter().map(|name| Choice::named(name));
+    choices
+        .collect::<Result<_, _>>()
+        .map_err(|error| fail::bad_use(format!("--assignment: {error}")))
+}
+
 fn input(args: &Args) -> anyhow::Result<Input> {
     if let Some(path) = &args.trace {
         return read_trace(path);
     }
-    let mix = Mix::named(&args.mix, args.drift).context("the mix is in the table")?;
     Ok(Input::Mix {
-        mix,
-        blocks: args.blocks,
+        mix: Mix::named(&args.mix, args.drift)?,
+        blocks: blocks(args),
     })
 }
 
@@ -177,7 +194,7 @@ fn outcomes(
 ) -> anyhow::Result<Vec<Outcome>> {
     // A trace is the same for every seed, and so is what draws no lots.
     let is_fixed =
-        matches!(input, Input::Trace { .. }) && choice != Choice::Of(Assignment::named("random")?);
+        matches!(input, Input::Trace(_)) && choice != Choice::Of(Assignment::named("random")?);
     let seeds = if is_fixed { 1 } else { args.seeds };
     let setups = (0..seeds).map(|seed| Setup {
         workers,
@@ -190,55 +207,17 @@ fn outcomes(
     Ok(outcomes.collect::<Result<_, _>>()?)
 }
 
-/// Reads lines `SECONDS,STREAM,BYTES`; streams are numbered in the order in which they come.
+/// Blocks of a run of one writer.
+fn blocks(args: &Args) -> u64 {
+    args.blocks.unwrap_or(50)
+}
+
 fn read_trace(path: &Path) -> anyhow::Result<Input> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut numbers: BTreeMap<&str, u16> = BTreeMap::new();
-    let mut records: Vec<Traced> = Vec::new();
-    for (at, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let bad = || {
-            fail::bad_use(format!(
-                "{}:{}: found `{line}`, expected SECONDS,STREAM,BYTES in the order of time",
-                path.display(),
-                at + 1
-            ))
-        };
-        let mut fields = line.split(',').map(str::trim);
-        let (at_s, stream, bytes) = (fields.next(), fields.next(), fields.next());
-        let (Some(at_s), Some(stream), Some(bytes), None) = (at_s, stream, bytes, fields.next())
-        else {
-            return Err(bad());
-        };
-        let known = u16::try_from(numbers.len())
-            .ok()
-            .filter(|streams| *streams < u16::MAX);
-        let stream = match numbers.get(stream) {
-            Some(number) => *number,
-            None => {
-                let number =
-                    known.with_context(|| format!("{} has too many streams", path.display()))?;
-                numbers.insert(stream, number);
-                number
-            }
-        };
-        let at_s: f64 = at_s.parse().map_err(|_| bad())?;
-        let last = records.last().map_or(0.0, |record| record.at_s);
-        if !at_s.is_finite() || at_s < last {
-            return Err(bad());
-        }
-        records.push(Traced {
-            at_s,
-            stream,
-            bytes: bytes.parse().map_err(|_| bad())?,
-        });
-    }
-    let streams = u16::try_from(numbers.len()).unwrap_or(u16::MAX);
-    Ok(Input::Trace { records, streams })
+    let trace = Trace::parse(&text)
+        .map_err(|error| fail::bad_use(format!("{}: {error}", path.display())))?;
+    Ok(Input::Trace(trace))
 }
 
 fn name_of(args: &Args) -> String {
@@ -286,7 +265,7 @@ fn table(args: &Args, rows: &[Row]) -> String {
 fn cells(args: &Args, row: &Row) -> [String; 8] {
     let (mean, least, most) = row.rates();
     let choice = row.choice.name();
-    let published = published(&args.mix, &choice);
+    let published = row.choice.published(mix_of(args));
     [
         row.workers.to_string(),
         choice,
@@ -320,7 +299,7 @@ fn report(args: &Args, rows: &[Row]) -> Value {
             "fullest_share": fullest(row),
             "seeds": row.outcomes.len(),
             "records_lost": row.outcomes.iter().map(|outcome| outcome.lost).sum::<u64>(),
-            "published_mb_per_s": published(&args.mix, &choice),
+            "published_mb_per_s": row.choice.published(mix_of(args)),
         })
     });
     json!({
@@ -329,7 +308,7 @@ fn report(args: &Args, rows: &[Row]) -> Value {
         "input": name_of(args),
         "worker_mb_per_s": args.worker_mb_s,
         "block_s": args.block_s,
-        "blocks": args.blocks,
+        "blocks": blocks(args),
         "seed": args.seed,
         "rows": rows.collect::<Vec<_>>(),
     })
@@ -346,7 +325,11 @@ fn page(args: &Args, rows: &[Row]) -> String {
          {} s,\n{} seeds from {}. Loss is against one thread ÷ the share of the fullest stream, the bound of whole \
          files: below 0\nwhere segments go beyond it, or where a file begins at another thread while the one before \
          it is still written.\nPublished: ATLAS, 2017; the slides do not say with how many threads.\n",
-        args.worker_mb_s, args.blocks, args.block_s, args.seeds, args.seed
+        args.worker_mb_s,
+        blocks(args),
+        args.block_s,
+        args.seeds,
+        args.seed
     );
     text += "| threads | assignment | MB/s | least to most | bound of whole files | loss % | fullest | published |\n";
     text += "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
@@ -360,43 +343,22 @@ fn page(args: &Args, rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    fn trace(text: &str) -> anyhow::Result<Input> {
-        let folder = tempfile::tempdir()?;
+    #[test]
+    fn a_line_that_is_none_is_named_with_its_file() {
+        let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("trace.csv");
-        std::fs::write(&path, text)?;
-        read_trace(&path)
+        std::fs::write(&path, "0,a,10\n1,a\n").expect("it is written");
+        let error = read_trace(&path).expect_err("no trace").to_string();
+        let end =
+            "trace.csv: line 2: found `1,a`, expected SECONDS,STREAM,BYTES in the order of time";
+        assert!(error.ends_with(end), "{error}");
     }
 
     #[test]
-    fn a_trace_is_read_line_by_line() {
-        let Input::Trace { records, streams } =
-            trace("# a comment\n0,a,10\n\n0.5, b ,20\n0.5,a,0\n").expect("a trace")
-        else {
-            panic!("it is a trace")
-        };
-        let found: Vec<_> = records
-            .iter()
-            .map(|it| (it.at_s, it.stream, it.bytes))
-            .collect();
-        assert_eq!(found, [(0.0, 0, 10), (0.5, 1, 20), (0.5, 0, 0)]);
-        assert_eq!(streams, 2);
-    }
-
-    #[test]
-    fn a_line_that_is_none_is_named() {
-        for bad in [
-            "1,a",
-            "1,a,2,3",
-            "x,a,1",
-            "1,a,-1",
-            "inf,a,1",
-            "2,a,1\n1,a,1",
-        ] {
-            let error = trace(bad).expect_err(bad).to_string();
-            assert!(
-                error.contains("expected SECONDS,STREAM,BYTES"),
-                "{bad}: {error}"
-            );
-        }
+    fn an_unknown_assignment_is_answered_with_the_known_ones() {
+        let error = named(&["joint-1".to_owned(), "fast".to_owned()]).unwrap_err();
+        let text = error.to_string();
+        let head = "--assignment: assignment `fast`, expected one of joint-1,";
+        assert!(text.starts_with(head), "{text}");
     }
 }

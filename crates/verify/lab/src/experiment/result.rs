@@ -63,6 +63,25 @@ pub struct RunResult {
     pub faults: u64,
     /// Problems of the accounting or the nodes; a run with problems is a finding, and counts.
     pub problems: Vec<String>,
+    /// Result of writers of files, in a run that asks them in place of a farm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writers: Option<WritersRun>,
+}
+
+/// Result of writers in one run, at the scale of ATLAS.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct WritersRun {
+    /// Bytes written ÷ time, of all writers together, in MB/s.
+    pub mb_per_s: f64,
+    /// Bound of every assignment of whole files, in MB/s.
+    pub file_bound_mb_per_s: f64,
+    /// Share of the bytes of a block that the fullest worker got; of several writers, bytes of the fullest ÷ mean.
+    pub fullest: f64,
+    /// Files.
+    pub files: u64,
+    /// Bytes of each writer, or of each worker of a single live one; empty for a single simulated one.
+    pub bytes: Vec<u64>,
 }
 
 impl RunResult {

@@ -7,6 +7,7 @@ use super::result::RunResult;
 use super::simulated::SimulateError;
 use super::store::{ConcludeError, ReadError, Store, StoreError};
 use super::venue::{Stage, StageError, Venue};
+use super::writers::{self, WritersRunError};
 use super::{Experiment, Trial};
 use sheaf_sim::scenario::Mode;
 use sheaf_sim::summary::{Kind, Summary};
@@ -17,7 +18,7 @@ use sheaf_testbed::machine::Folder;
 use sheaf_testbed::net;
 use sheaf_testbed::tool::Missing;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Time that a run takes beside its generation: start, drain, counting.
@@ -97,6 +98,9 @@ pub enum RunError {
     /// A legacy run is not made.
     #[error(transparent)]
     Legacy(#[from] LegacyError),
+    /// A run of writers is not made.
+    #[error(transparent)]
+    Writers(#[from] WritersRunError),
 }
 
 impl From<ExperimentError> for RunError {
@@ -139,7 +143,9 @@ pub fn select(options: &Options) -> Result<Vec<Trial>, RunError> {
 pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary, RunError> {
     let all = options.experiment.trials()?;
     let trials = select(options)?;
-    let is_live = |trial: &Trial| trial.source == Kind::Live;
+    // Writers need a folder alone.
+    let is_farm = |trial: &Trial| trial.scenario.writing.is_none();
+    let is_live = |trial: &Trial| trial.source == Kind::Live && is_farm(trial);
     let mut stage = None;
     let mut provenance = BTreeMap::new();
     match &options.experiment.hosts {
@@ -200,7 +206,7 @@ fn run_all(
                         + u64::from(iteration - 1)
                         + 1000 * u64::from(attempt - 1),
                 };
-                let result = run_one(trial, &turn, stage).or_else(|error| {
+                let result = run_one(trial, &turn, stage, &options.out).or_else(|error| {
                     // What fails after a signal fails because of it.
                     clock::check_quit()?;
                     Err(error)
@@ -215,7 +221,15 @@ fn run_all(
     Ok(())
 }
 
-fn run_one(trial: &Trial, turn: &Turn, stage: &mut Option<Stage>) -> Result<RunResult, RunError> {
+fn run_one(
+    trial: &Trial,
+    turn: &Turn,
+    stage: &mut Option<Stage>,
+    out: &Path,
+) -> Result<RunResult, RunError> {
+    if let Some(writing) = &trial.scenario.writing {
+        return Ok(writers::run(trial, writing, turn, out)?);
+    }
     let venue = match (trial.source, &trial.venue) {
         (Kind::Live, Some(venue)) => venue,
         _ => return Ok(super::simulated::run(trial, turn)?),

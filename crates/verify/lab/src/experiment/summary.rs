@@ -2,9 +2,10 @@
 
 use super::Trial;
 use super::card::Card;
-use super::result::{RunResult, latency_of, percent, quantile_of_sorted};
+use super::result::{RunResult, WritersRun, latency_of, percent, quantile_of_sorted};
 use sheaf_figures::stat;
-use sheaf_sim::summary::{Point, Summary};
+use sheaf_sim::scenario::{Scenario, Writing};
+use sheaf_sim::summary::{Point, Summary, Writers};
 use std::collections::BTreeMap;
 
 /// The summary of `runs`; trials without any run are left out.
@@ -41,12 +42,12 @@ fn point(trial: &Trial, runs: &[&RunResult]) -> Point {
     latencies.sort_by(f64::total_cmp);
     let scenario = &trial.scenario;
     Point {
-        label: trial.label.clone(),
+        label: trial.point_label(),
         flps: scenario.flps,
         epns: scenario.epns,
         rate_hz: scenario.rate_hz,
         bytes: scenario.size.bytes,
-        policy: scenario.policy.clone(),
+        policy: trial.rule(),
         reaction: scenario.reaction.name().to_owned(),
         mode: trial.mode_name(),
         push: scenario.push.name().to_owned(),
@@ -75,6 +76,48 @@ fn point(trial: &Trial, runs: &[&RunResult]) -> Point {
             .unwrap_or(0),
         fairness: mean_of(&|run| run.fairness),
         reassigned: mean_of(&|run| run.reassigned as f64),
+        writers: scenario
+            .writing
+            .as_ref()
+            .map(|writing| writers(writing, scenario, &valid)),
+    }
+}
+
+/// Results of the runs of a point of writers.
+fn writers(writing: &Writing, scenario: &Scenario, runs: &[&RunResult]) -> Writers {
+    let values = |value: fn(&WritersRun) -> f64| -> Vec<f64> {
+        let runs = runs.iter().filter_map(|run| run.writers.as_ref());
+        runs.map(value).collect()
+    };
+    let mean = |value: fn(&WritersRun) -> f64| stat::mean(&values(value)).unwrap_or(0.0);
+    let rates = values(|run| run.mb_per_s);
+    let mb_per_s = mean(|run| run.mb_per_s);
+    let bound = mean(|run| run.file_bound_mb_per_s);
+    let is_one = writing.writers == 1;
+    let choice = writing.choice().ok();
+    let published = choice.and_then(|choice| choice.published(&writing.input_name()));
+    Writers {
+        input: writing.input_name(),
+        mix: match writing.trace.is_empty() {
+            true => writing.mix.clone(),
+            false => String::new(),
+        },
+        workers: writing.workers,
+        assignment: writing.assignment.clone(),
+        count: writing.writers,
+        policy: match is_one {
+            true => String::new(),
+            false => scenario.policy.clone(),
+        },
+        mb_per_s,
+        mb_per_s_ci95: stat::bootstrap_ci95(&rates, scenario.seed).unwrap_or_default(),
+        file_bound_mb_per_s: bound,
+        loss_percent: match bound > 0.0 {
+            true => 100.0 * (1.0 - mb_per_s / bound),
+            false => 0.0,
+        },
+        fullest: mean(|run| run.fullest),
+        published_mb_per_s: published.filter(|_| is_one),
     }
 }
 

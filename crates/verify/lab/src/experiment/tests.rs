@@ -248,6 +248,107 @@ fn a_file_of_the_simulator_is_simulated_without_saying_so_and_the_lab_asks_where
     );
 }
 
+const WRITERS: &str = "
+name = 'x'
+question = 'how fast?'
+[writing]
+mix = 'sfo-2015'
+block_s = 1.5
+[[variant]]
+source = 'live'
+duration_s = 6.0
+[[variant]]
+source = 'sim'
+duration_s = 45.0
+drift = 0.25
+[matrix]
+workers = [2, 4]
+assignment = ['joint-2', 'striped']
+";
+
+#[test]
+fn writers_are_points_of_the_same_schema_and_need_no_topology() {
+    let trials = Experiment::parse(WRITERS, "x").unwrap().trials().unwrap();
+    let ids: Vec<&str> = trials.iter().map(|trial| trial.id.as_str()).collect();
+    assert_eq!(ids.len(), 8);
+    assert_eq!(ids[0], "001-writers-live-sfo-2015-2w-joint-2");
+    assert_eq!(ids[7], "008-writers-sim-sfo-2015-4w-striped");
+    assert_eq!(
+        trials[7].line(),
+        "sfo-2015, drift 0.25, 4 workers: striped, 615 MB/s a worker, simulated, 45 s"
+    );
+    assert!(trials.iter().all(|trial| trial.venue.is_none()));
+    let quick = Experiment::parse(WRITERS, "x").unwrap().quick();
+    assert!(quick.points.iter().all(|point| point.duration_s == 3.0));
+}
+
+#[test]
+fn writers_that_make_no_sense_are_refused_with_their_key_and_what_is_accepted() {
+    for (from, to, told) in [
+        (
+            "'striped'",
+            "'fastest'",
+            "writing.assignment: found assignment `fastest`, expected one of joint-1, joint-2",
+        ),
+        (
+            "'sfo-2015'",
+            "'sfo-1999'",
+            "writing.mix: found mix `sfo-1999`, expected one of sfo-2016, sfo-2015, flat",
+        ),
+        (
+            "[2, 4]",
+            "[0]",
+            "writing.workers: found 0, expected 1 to 64",
+        ),
+        ("1.5", "0.0", "writing.block_s: found 0, expected 0.1 to 60"),
+        ("0.25", "-1.0", "writing.drift: found -1, expected 0 to 3"),
+        (
+            "1.5",
+            "1.5\nwriters = 20",
+            "source: found \"live\", expected \"sim\" for several writers",
+        ),
+        (
+            "[writing]",
+            "topology = 'pi-cluster'\n[writing]",
+            "topology: found pi-cluster, expected none in points with [writing]",
+        ),
+        (
+            "[writing]",
+            "mode = 'legacy'\n[writing]",
+            "mode: found legacy, expected sheaf in points with [writing]",
+        ),
+        (
+            "[writing]",
+            "[[faults]]\nat_s = 1.0\nkind = 'crash'\nepn = 0\n[writing]",
+            "faults: found 1, expected none in points with [writing]",
+        ),
+        ("mix =", "mixture =", "unknown field `mixture`"),
+        ("mix = 'sfo-2015'", "trace = 'none.csv'", "none.csv"),
+    ] {
+        let error = refusal(&WRITERS.replace(from, to));
+        assert!(error.contains(told), "{to}: {error}");
+    }
+}
+
+#[test]
+fn recorded_streams_are_read_from_beside_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.toml");
+    let text = WRITERS.replace("mix = 'sfo-2015'", "trace = 'run.csv'");
+    std::fs::write(&path, text).unwrap();
+    std::fs::write(folder.path().join("run.csv"), "0,a,10\n1,b,20\n").unwrap();
+    let trials = Experiment::read(&path).unwrap().trials().unwrap();
+    assert_eq!(trials[0].id, "001-writers-live-trace-2w-joint-2");
+    let writing = trials[0].scenario.writing.as_ref().unwrap();
+    assert_eq!(writing.recorded.records.len(), 2);
+    std::fs::write(folder.path().join("run.csv"), "0,a\n").unwrap();
+    let told = Experiment::read(&path).unwrap_err().to_string();
+    assert!(
+        told.contains("writing.trace: found run.csv: line 1: found `0,a`"),
+        "{told}"
+    );
+}
+
 #[test]
 fn the_layout_of_before_the_one_schema_gives_the_same_points() {
     let (head, rest) = BASE.split_once("[base]").unwrap();

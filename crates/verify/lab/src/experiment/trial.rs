@@ -43,8 +43,12 @@ impl Trial {
         if let Some(chaos) = &experiment.chaos {
             scenario.faults.extend(disorder(chaos, &scenario));
         }
-        let topology = point.topology.as_deref().map(Topology::find).transpose()?;
+        let is_farm = point.writing.is_none();
+        let topology = point.topology.as_deref().filter(|_| is_farm);
+        let topology = topology.map(Topology::find).transpose()?;
         let venue = match (source, &experiment.hosts, topology) {
+            // Writers run here, or nowhere.
+            _ if !is_farm => None,
             (Kind::Live, Some(hosts), _) => Some(Venue::Hosts(hosts.clone())),
             (Kind::Live, None, None) => {
                 let expected = "the name of a topology for live points, or source = \"sim\"";
@@ -72,23 +76,70 @@ impl Trial {
     /// Gives it its name in files.
     pub(super) fn number(&mut self, number: usize) {
         let scenario = &self.scenario;
+        if let Some(writing) = &scenario.writing {
+            let input = match writing.trace.is_empty() {
+                true => writing.mix.as_str(),
+                false => "trace",
+            };
+            let writers = match writing.writers {
+                1 => String::new(),
+                writers => format!("{writers}x{}-{}-", scenario.epns, scenario.policy),
+            };
+            self.id = format!(
+                "{number:03}-writers-{}-{input}-{writers}{}w-{}",
+                source_name(self.source),
+                writing.workers,
+                writing.assignment
+            );
+            return;
+        }
         let mode = match scenario.mode {
             Mode::Sheaf => "sheaf",
             Mode::Legacy => "legacy",
         };
-        let source = match self.source {
-            Kind::Live => "live",
-            Kind::Sim => "sim",
-        };
+        let source = source_name(self.source);
         self.id = format!(
             "{number:03}-{mode}-{source}-{}x{}-{}hz-{}b",
             scenario.flps, scenario.epns, scenario.rate_hz, scenario.size.bytes
         );
     }
 
+    /// How the point is called in results: its label, or what its writers are asked.
+    #[must_use]
+    pub fn point_label(&self) -> String {
+        match &self.scenario.writing {
+            Some(writing) if self.label.is_empty() => {
+                let epns = match writing.writers {
+                    1 => String::new(),
+                    writers => format!(", {writers} writers, {} EPNs", self.scenario.epns),
+                };
+                format!(
+                    "{}, {} workers{epns}",
+                    writing.input_name(),
+                    writing.workers
+                )
+            }
+            _ => self.label.clone(),
+        }
+    }
+
+    /// Rule of choice in force: the policy of a farm, the assignment of a writer, both of several writers.
+    #[must_use]
+    pub fn rule(&self) -> String {
+        let policy = &self.scenario.policy;
+        match &self.scenario.writing {
+            Some(writing) if writing.writers == 1 => writing.assignment.clone(),
+            Some(writing) => format!("{policy}, {}", writing.assignment),
+            None => policy.clone(),
+        }
+    }
+
     /// How the rules in force are called in results.
     #[must_use]
     pub fn mode_name(&self) -> String {
+        if self.scenario.writing.is_some() {
+            return "writers".to_owned();
+        }
         let name = self.scenario.mode_name();
         let is_blind = self.scenario.mode == Mode::Legacy && !self.live.legacy_order;
         if is_blind {
@@ -108,6 +159,19 @@ impl Trial {
     #[must_use]
     pub fn line(&self) -> String {
         let scenario = &self.scenario;
+        if let Some(writing) = &scenario.writing {
+            let workers = match self.source {
+                Kind::Live => format!("live, 1:{} emulated", writing.scale),
+                Kind::Sim => "simulated".to_owned(),
+            };
+            return format!(
+                "{}: {}, {} MB/s a worker, {workers}, {} s",
+                self.point_label(),
+                self.rule(),
+                writing.worker_mb_s,
+                scenario.duration_s
+            );
+        }
         let place = match (self.source, &self.venue) {
             (Kind::Live, Some(venue)) => venue.name().to_owned(),
             (Kind::Sim, Some(venue)) => format!("simulated {}", venue.name()),
@@ -138,7 +202,7 @@ impl Trial {
                 point: self.line(),
                 error: Box::new(error),
             })?;
-        if self.source == Kind::Sim {
+        if self.source == Kind::Sim || self.scenario.writing.is_some() {
             return Ok(());
         }
         let scenario = &self.scenario;
@@ -177,6 +241,12 @@ impl Trial {
     ///
     /// [`ExperimentError::Value`].
     pub(super) fn check_on_hosts(&self, experiment: &Experiment) -> Result<(), ExperimentError> {
+        let is_here = self.source == Kind::Live && self.scenario.writing.is_some();
+        if is_here && experiment.hosts.is_some() {
+            let expected =
+                "simulated writers, or a farm, with --hosts; `--only` leaves the others out";
+            return Err(experiment.value("writing", "live writers", expected));
+        }
         let Some(venue @ Venue::Hosts(_)) = &self.venue else {
             return Ok(());
         };
@@ -222,6 +292,14 @@ impl Trial {
             return Err(experiment.value("fault", found, "an FLP or an EPN for live points"));
         }
         Ok(())
+    }
+}
+
+/// Name of a source in the names of files.
+fn source_name(source: Kind) -> &'static str {
+    match source {
+        Kind::Live => "live",
+        Kind::Sim => "sim",
     }
 }
 

@@ -1,11 +1,11 @@
 //! Results as a table of text, and as one page of HTML with its figures inside.
 
-use super::verdict;
+use super::{verdict, writers};
 use crate::calibrate;
 use crate::results::{Results, kind, name, name_among, offered_mbit_s};
 use sheaf_figures::plot::{self, Bar, PlotError};
 use sheaf_figures::stat;
-use sheaf_sim::summary::{Point, Summary};
+use sheaf_sim::summary::{Kind, Point, Summary};
 use sheaf_testbed::IoError;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -18,7 +18,11 @@ const HISTOGRAM_FROM: usize = 8;
 /// The points of a summary, a line each.
 #[must_use]
 pub fn table(summary: &Summary) -> String {
-    let names = summary.points.iter();
+    let of_writers = writers::table(summary);
+    if !summary.points.is_empty() && summary.points.iter().all(|point| point.writers.is_some()) {
+        return of_writers;
+    }
+    let names = summary.points.iter().filter(writers::is_farm);
     let names = names.map(|point| name_among(&summary.points, point).chars().count());
     let width = names.max().unwrap_or(0).max(14);
     let mut text = format!(
@@ -39,7 +43,7 @@ pub fn table(summary: &Summary) -> String {
         "p99 ms",
         "mode"
     );
-    for point in &summary.points {
+    for point in summary.points.iter().filter(writers::is_farm) {
         let published = point
             .published_loss_percent
             .map_or("-".to_owned(), |loss| format!("{loss:.2}"));
@@ -63,7 +67,7 @@ pub fn table(summary: &Summary) -> String {
             point.mode
         );
     }
-    text
+    text + &of_writers
 }
 
 /// A figure: the name of its file, and the SVG.
@@ -98,12 +102,16 @@ pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, ReportError> {
     for figure in &figures {
         crate::output::write(&plots.join(format!("{}.svg", figure.name)), &figure.svg)?;
     }
+    if let Some(csv) = writers::csv(&results.summary) {
+        crate::output::write(&folder.join("writers.csv"), &csv)?;
+    }
     let page = folder.join("report.html");
     crate::output::write(&page, &html(results, &figures))?;
     Ok(page)
 }
 
-/// The figures of `results`: loss, goodput and latency for each set of rules, and the spread where there are many runs.
+/// The figures of `results`: loss, goodput and latency for each set of rules, and the spread where there are many runs;
+/// of writers, their rates.
 ///
 /// # Errors
 ///
@@ -112,9 +120,20 @@ pub fn figures(results: &Results) -> Result<Vec<Figure>, PlotError> {
     let points = &results.summary.points;
     let groups: BTreeSet<(&str, &str)> = points
         .iter()
+        .filter(writers::is_farm)
         .map(|point| (kind(point.source), point.mode.as_str()))
         .collect();
     let mut figures = Vec::new();
+    for source in [Kind::Live, Kind::Sim] {
+        let bars = writers::bars(results, source);
+        if !bars.is_empty() {
+            let source = kind(source);
+            figures.push(Figure {
+                name: format!("writers-{source}"),
+                svg: plot::bars(&format!("Rate of writers ({source})"), "MB/s", &bars)?,
+            });
+        }
+    }
     for (number, (source, mode)) in groups.iter().enumerate() {
         let of_group = || {
             points
@@ -184,6 +203,9 @@ pub fn figures(results: &Results) -> Result<Vec<Figure>, PlotError> {
         });
     }
     for (index, point) in points.iter().enumerate() {
+        if point.writers.is_some() {
+            continue;
+        }
         let losses: Vec<f64> = results
             .valid_runs(index)
             .map(crate::experiment::result::RunResult::loss_percent)
@@ -220,7 +242,10 @@ pub fn html(results: &Results, figures: &[Figure]) -> String {
         let _ = writeln!(page, "<p class=question>{}</p>", text(&results.question));
     }
     page.push_str(&in_short(summary));
-    page.push_str(&points(results));
+    page.push_str(&writers::html(summary, text));
+    if summary.points.iter().any(|point| point.writers.is_none()) {
+        page.push_str(&points(results));
+    }
     page.push_str("<h2>Figures</h2>\n<p>Dots are runs, whiskers 95 % intervals of the mean (latency: from the median to the slowest TF), red lines what was published (goodput: what was offered).</p>\n");
     for figure in figures {
         let _ = writeln!(
@@ -242,6 +267,7 @@ fn in_short(summary: &Summary) -> String {
     let verdicts: Vec<_> = summary
         .points
         .iter()
+        .filter(writers::is_farm)
         .map(|point| (point, verdict::of(point)))
         .collect();
     let count = |is_sheaf: bool, is_good: bool| {
@@ -292,6 +318,9 @@ fn points(results: &Results) -> String {
          <th>p50 ms<th>p99 ms<th>verdict</tr>\n",
     );
     for (index, point) in results.summary.points.iter().enumerate() {
+        if point.writers.is_some() {
+            continue;
+        }
         let verdict = verdict::of(point);
         let lost: Vec<f64> = results
             .valid_runs(index)

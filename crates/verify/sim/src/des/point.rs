@@ -85,6 +85,7 @@ fn row(scenario: &Scenario, runs: &[Run], latencies: &mut [u64]) -> Point {
         epn_peak_bytes: most(|run| run.epn_peak_bytes),
         fairness: mean(&Run::fairness),
         reassigned: mean(&|run| run.reassigned as f64),
+        writers: None,
     }
 }
 

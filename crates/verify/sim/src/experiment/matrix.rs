@@ -34,10 +34,18 @@ pub struct Matrix {
     pub topology: Vec<String>,
     /// Values of `source`.
     pub source: Vec<Kind>,
+    /// Values of `writing.mix`.
+    pub mix: Vec<String>,
+    /// Values of `writing.drift`.
+    pub drift: Vec<f64>,
+    /// Values of `writing.workers`.
+    pub workers: Vec<u32>,
+    /// Values of `writing.assignment`.
+    pub assignment: Vec<String>,
 }
 
 /// Keys of the matrix, the one that changes most seldom from point to point first.
-const ORDER: [&str; 12] = [
+const ORDER: [&str; 16] = [
     "source",
     "topology",
     "mode",
@@ -50,6 +58,10 @@ const ORDER: [&str; 12] = [
     "push",
     "suspect_ms",
     "duration_s",
+    "mix",
+    "drift",
+    "workers",
+    "assignment",
 ];
 
 impl Matrix {

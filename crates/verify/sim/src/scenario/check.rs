@@ -17,6 +17,9 @@ impl Scenario {
     ///
     /// A [`ScenarioError`] that names the first wrong key and the accepted values.
     pub fn check(&self) -> Checked {
+        if let Some(writing) = &self.writing {
+            return writing.check(self);
+        }
         self.check_load()?;
         policy::by_name(&self.policy, self.seed)?;
         self.check_network()?;
