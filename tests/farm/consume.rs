@@ -181,9 +181,9 @@ fn a_filter_decides_what_is_written_and_what_it_had_when_it_died_is_kept() {
     std::fs::create_dir(&files).unwrap();
     let (place, socket) = (at.display(), at.join("consumers"));
     let text = format!(
-        "[run]\nflps = 2\nepns = 1\ntimeframes = 400\n\
+        "[run]\nflps = 2\nepns = 1\ntimeframes = 2000\n\
          [icn]\naddress = \"unix:{place}/icn.sock\"\n\
-         [flp]\nhold_bytes = 67108864\nrate_hz = 100.0\nstf_bytes_max = 1048576\n\
+         [flp]\nhold_bytes = 67108864\nrate_hz = 200.0\nstf_bytes_max = 1048576\n\
          [flp.source]\nkind = \"generator\"\nbytes_mean = 2000\n\
          [epn]\nlisten = \"unix:{place}/epn.sock\"\n\
          [epn.build]\ncapacity_bytes = 16777216\n\

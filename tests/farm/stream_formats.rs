@@ -10,18 +10,25 @@ use std::path::{Path, PathBuf};
 
 const TFS: u32 = 20;
 const ORBITS_PER_TF: u32 = 4;
+/// System ids.
+const ITS: u8 = 32;
+const TPC: u8 = 3;
 /// Bytes of an HBF of the sample.
 const PAGE: usize = 80;
 
-/// Raw data of a detector, one HBF an orbit.
+/// Raw data of two links of the ITS and one of the TPC, with an HBF of one page for each link and orbit: as many links
+/// as the farm that reads them again has FLPs.
 fn raw(system_id: u8) -> Vec<u8> {
+    let links: &[u8] = if system_id == ITS { &[1, 2] } else { &[3] };
     let orbits = 1..=TFS * ORBITS_PER_TF;
-    let one = |orbit| {
-        let mut page = hbf(orbit, system_id);
-        page[5] = system_id;
-        page
+    let of_orbit = |orbit| {
+        links.iter().flat_map(move |link| {
+            let mut page = hbf(orbit, *link);
+            page[5] = system_id;
+            page
+        })
     };
-    orbits.flat_map(one).collect()
+    orbits.flat_map(of_orbit).collect()
 }
 
 /// Pages by link and orbit: TFs stand in the order in which they were delivered.
@@ -34,7 +41,7 @@ fn in_order(bytes: &[u8]) -> Vec<&[u8]> {
 /// Runs a farm of two FLPs with raw data of the ITS and the TPC, whose EPN writes `streams` into `files`.
 fn run(at: &Path, files: &Path, streams: &str) {
     let place = at.display();
-    let inputs = [("its", 32), ("tpc", 3)].map(|(name, system_id)| {
+    let inputs = [("its", ITS), ("tpc", TPC)].map(|(name, system_id)| {
         let path = at.join(name);
         std::fs::write(&path, raw(system_id)).unwrap();
         path
@@ -108,13 +115,13 @@ fn files_of_each_format_are_read_byte_for_byte() {
 
     // Payloads alone are what was read, and all of its HBFs are found.
     let its = read(path("its"));
-    assert!(in_order(&its) == in_order(&raw(32)), "pages differ");
+    assert!(in_order(&its) == in_order(&raw(ITS)), "pages differ");
     // TFs stand in the order of their delivery, which packet counters may show: the exit status is not looked at.
     let inspected = sheaf(&["data", "inspect", path("its"), "--json"]);
     let inspected: Value = serde_json::from_str(&inspected.stdout[0]).expect("a line of JSON");
     assert_eq!(inspected["format"], "rdh");
     for count in ["pages", "hbf_opened", "hbf_closed"] {
-        assert_eq!(inspected[count], TFS * ORBITS_PER_TF, "{count}");
+        assert_eq!(inspected[count], 2 * TFS * ORBITS_PER_TF, "{count}");
     }
 
     // All pages of both detectors are in the file of DataDistribution's format,
@@ -128,7 +135,7 @@ fn files_of_each_format_are_read_byte_for_byte() {
         all.to_str().unwrap(),
     ];
     assert!(sheaf(&words).status.success());
-    let expected = [raw(32), raw(3)].concat();
+    let expected = [raw(ITS), raw(TPC)].concat();
     assert!(
         in_order(&read(all.to_str().unwrap())) == in_order(&expected),
         "pages differ"

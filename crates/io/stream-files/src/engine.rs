@@ -131,7 +131,7 @@ struct Hand<R> {
 enum Runner<R> {
     Thread(JoinHandle<()>),
     /// The caller, by [`Engine::step`].
-    Caller(Worker<R>),
+    Caller(Box<Worker<R>>),
 }
 
 /// Engine of a writer: a brain, and workers that do what it says.
@@ -260,7 +260,7 @@ impl<R: Record> Engine<R> {
         let (mut engine, workers, found) = Self::begin(config, writer, ground, walk, &wake)?;
         let hands = workers.into_iter().map(|(worker, commands)| Hand {
             commands: Some(commands),
-            runner: Some(Runner::Caller(worker)),
+            runner: Some(Runner::Caller(Box::new(worker))),
         });
         engine.hands.extend(hands);
         Ok((engine, found))

@@ -113,7 +113,7 @@ impl Ring {
             let Some(ended) = ended else {
                 match self.ring.submit_and_wait(1) {
                     Err(error) if error.kind() != ErrorKind::Interrupted => {
-                        std::thread::yield_now()
+                        std::thread::yield_now();
                     }
                     Ok(_) | Err(_) => {}
                 }

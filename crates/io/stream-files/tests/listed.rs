@@ -177,9 +177,9 @@ fn a_crash_keeps_what_was_acknowledged_and_a_cut_anywhere_the_whole_records_befo
             });
             let ends: Vec<u64> = ends.collect();
             for cut in 0..all.len() {
-                let whole = ends.iter().filter(|end| **end <= cut as u64);
+                let mut whole = ends.iter().filter(|end| **end <= cut as u64);
                 let records = whole.clone().count() as u64;
-                let bytes = whole.last().copied().unwrap_or(0) as usize;
+                let bytes = whole.next_back().copied().unwrap_or(0) as usize;
                 for is_set_aside in [false, true] {
                     let copy = crashed(folder.path());
                     let [part] = with_end(copy.path(), "part").try_into().expect("one file");

@@ -161,7 +161,7 @@ fn files_are_shipped_to_all_destinations_and_then_deleted() {
     let wanted = sheaf_stream_files::Wanted::default();
     catalogue
         .each(&wanted, |row, state| {
-            shipped.push((row.file.clone(), state))
+            shipped.push((row.file.clone(), state));
         })
         .expect("rows");
     let deleted = all.into_iter().map(|name| (name, Some(ShipState::Deleted)));

@@ -89,7 +89,7 @@ fn check_folder(
     let mut known = BTreeSet::new();
     let mut rows = Vec::new();
     catalogue.each(&Wanted::default(), |row, shipped| {
-        rows.push((row.clone(), shipped))
+        rows.push((row.clone(), shipped));
     })?;
     let all = rows.len() as u64;
     for ((row, shipped), done) in rows.into_iter().zip(0..) {

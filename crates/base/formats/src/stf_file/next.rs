@@ -16,7 +16,7 @@ const HEADERS_MAX: usize = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextStf {
     /// A whole TF without a fault, and its bytes. Places in it are counted from its own first byte.
-    Whole(FileTf, Vec<u8>),
+    Whole(Box<FileTf>, Vec<u8>),
     /// Bytes that are no whole TF, with the first fault; its place is counted from the end of the TF before.
     Broken(Fault),
     /// The end of the file.
@@ -57,7 +57,7 @@ pub fn next_stf(reader: &mut dyn Read) -> io::Result<NextStf> {
     let tf = FileTfs::new(&bytes).next_good(&mut findings);
     findings.sort();
     Ok(match (tf, findings.faults.into_iter().next()) {
-        (Some(tf), None) if tf.bytes == bytes.len() => NextStf::Whole(tf, bytes),
+        (Some(tf), None) if tf.bytes == bytes.len() => NextStf::Whole(Box::new(tf), bytes),
         (_, Some(fault)) => NextStf::Broken(fault),
         (tf, None) => NextStf::Broken(Fault {
             offset: 0,

@@ -374,8 +374,11 @@ fn the_end_waits_for_nobody_for_long_and_leaves_looked_at_memory_alone() {
     assert!(matches!(consumer.next(Some(PATIENCE)).unwrap(), Next::End));
 }
 
+/// A TF in a file: its id and its payloads.
+type WrittenTf = (u64, Vec<Vec<u8>>);
+
 /// TFs of each stream in the closed files of `folder`: their ids and payloads, by the name of the stream.
-fn written(folder: &Path) -> std::collections::BTreeMap<String, Vec<(u64, Vec<Vec<u8>>)>> {
+fn written(folder: &Path) -> std::collections::BTreeMap<String, Vec<WrittenTf>> {
     let mut streams = std::collections::BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
