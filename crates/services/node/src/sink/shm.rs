@@ -554,7 +554,7 @@ impl Hands {
     }
 
     fn notify(&self, events: Vec<SinkEvent>, taken: usize) {
-        if events.is_empty() {
+        if events.is_empty() && taken == 0 {
             return;
         }
         let mut state = lock(&self.state);

@@ -419,7 +419,7 @@ fn what_consumers_give_back_is_written_by_tag_and_as_product() {
         }),
         ..patient()
     };
-    let mut test = test(8, &config);
+    let mut test = test(4, &config);
     test.offer(0..4);
     let mut consumer = test.consumer();
     let mut take = || match consumer.next(Some(PATIENCE)).unwrap() {
@@ -440,6 +440,13 @@ fn what_consumers_give_back_is_written_by_tag_and_as_product() {
     }
     delivered.sort_unstable();
     assert_eq!(delivered, [0, 1, 2], "the consumer has TF 3");
+    // The queue has room again: those that a consumer has taken do not wait.
+    let (began, mut next) = (Instant::now(), Some(test.tf(4, b"payload!")));
+    while let Some(tf) = next.take() {
+        assert!(began.elapsed() < PATIENCE, "the queue stays full");
+        next = test.sink.offer(tf).err();
+        std::thread::yield_now();
+    }
     test.sink.finish();
     let mut last = std::iter::from_fn(|| test.sink.poll());
     assert!(last.any(|event| matches!(event, SinkEvent::Delivered { tf: TfId(3), .. })));
