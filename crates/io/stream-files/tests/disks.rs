@@ -1,14 +1,15 @@
 //! Several disks of one writer, on real folders: names, failures, and where records go.
 
+mod common;
+
 use sheaf_placement::TargetId;
 use sheaf_protocol::Timestamp;
 use sheaf_stream_files::{
-    Catalogue, CatalogueLock, Disks, DisksEvent, Durability, Engine, EngineConfig, IoMode, Labels,
-    Record,
+    Catalogue, CatalogueLock, Disks, DisksEvent, Engine, EngineConfig, IoMode, Record,
 };
 use sheaf_write::{
-    Assignment, DiskNews, Intake, IntakeConfig, Kinds, LeftOut, Limits, Overload, Place, Planned,
-    Space, StreamConfig, StreamId, Template, Want, WriterConfig, disk_nodes,
+    Assignment, DiskNews, Intake, IntakeConfig, LeftOut, Overload, Place, Planned, Space, StreamId,
+    Want, disk_nodes,
 };
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -148,37 +149,10 @@ impl Test {
 }
 
 fn engine_config(folder: &Path, node: String) -> EngineConfig {
-    let limits = Limits {
-        bytes: u64::MAX,
-        records: u64::MAX,
-        age: Duration::MAX,
-    };
-    let streams = ["calib", "physics"].map(|name| StreamConfig {
-        name: name.to_owned(),
-        limits,
-    });
-    EngineConfig {
-        folder: folder.to_owned(),
-        writer: WriterConfig {
-            project: "test".to_owned(),
-            node,
-            template: Template::parse(Template::DEFAULT).expect("the default"),
-            workers: 1,
-            assignment: Assignment::named("striped").expect("in the table"),
-            segment_bytes: 1 << 20,
-            record_bytes_max: u64::MAX,
-            kinds: Kinds::default(),
-            sync_every: None,
-            streams: streams.into(),
-            seed: 1,
-        },
-        durability: Durability::Close,
-        mode: Some(IoMode::Buffered),
-        queue_bytes: 1 << 20,
-        queue_records: 100,
-        labels: Labels::default(),
-        worker_bytes_per_s: None,
-    }
+    let mut config = common::config(folder, &["calib", "physics"]);
+    config.writer.node = node;
+    (config.writer.workers, config.mode) = (1, Some(IoMode::Buffered));
+    config
 }
 
 /// Numbers in all files of a folder, and the names of the files.

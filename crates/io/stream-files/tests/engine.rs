@@ -1,15 +1,14 @@
 //! Engines on real files: records, workers, crashes, and what a folder has afterwards.
 
+mod common;
+
 use proptest::prelude::*;
 use sheaf_protocol::{Timestamp, splitmix};
 use sheaf_stream_files::{
     Catalogue, Durability, Engine, EngineConfig, EngineError, EngineEvent, FileState, Found,
     IoMode, Labels, Record, side_car,
 };
-use sheaf_write::{
-    Assignment, Kinds, Limits, Place, StreamConfig, StreamId, Summing, SyncEvery, Template,
-    WriterConfig, assignments,
-};
+use sheaf_write::{Assignment, Kinds, Place, StreamId, Summing, SyncEvery, assignments};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, Read, Write as _};
 use std::path::Path;
@@ -87,40 +86,10 @@ fn numbers(mut bytes: &[u8]) -> Vec<u64> {
 }
 
 fn config(folder: &Path, assignment: &str, mode: Option<IoMode>) -> EngineConfig {
-    let limits = Limits {
-        bytes: u64::MAX,
-        records: u64::MAX,
-        age: Duration::MAX,
-    };
-    let streams = ["main", "calib"].map(|name| StreamConfig {
-        name: name.to_owned(),
-        limits,
-    });
-    EngineConfig {
-        folder: folder.to_owned(),
-        writer: WriterConfig {
-            project: "test".to_owned(),
-            node: "w-0".to_owned(),
-            template: Template::parse(Template::DEFAULT).expect("the default is good"),
-            workers: 3,
-            assignment: Assignment::named(assignment).expect(assignment),
-            segment_bytes: 10_000,
-            record_bytes_max: u64::MAX,
-            kinds: Kinds {
-                crc32c: true,
-                xxh3: false,
-            },
-            sync_every: None,
-            streams: streams.to_vec(),
-            seed: 1,
-        },
-        durability: Durability::Close,
-        mode,
-        queue_bytes: 1 << 20,
-        queue_records: 100,
-        labels: Labels::default(),
-        worker_bytes_per_s: None,
-    }
+    let mut config = common::config(folder, &["main", "calib"]);
+    config.writer.assignment = Assignment::named(assignment).expect(assignment);
+    config.mode = mode;
+    config
 }
 
 /// Engine with what it has acknowledged.

@@ -1,13 +1,13 @@
 //! Files of records whose bytes do not tell where they end: the list beside a file does, until it is closed.
 
+mod common;
+
 use sheaf_protocol::{Timestamp, splitmix};
 use sheaf_stream_files::{
-    Catalogue, Durability, Engine, EngineConfig, EngineEvent, FileState, Found, IoMode, Labels,
-    Record, compare_sums,
+    Catalogue, Durability, Engine, EngineConfig, EngineEvent, FileState, Found, IoMode, Record,
+    compare_sums,
 };
-use sheaf_write::{
-    Assignment, Kinds, Limits, Place, StreamConfig, StreamId, Template, WriterConfig,
-};
+use sheaf_write::{Place, StreamId};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,39 +44,10 @@ fn walk(_: &mut dyn Read) -> io::Result<Option<u64>> {
 }
 
 fn config(folder: &Path, mode: IoMode, durability: Durability) -> EngineConfig {
-    let streams = [StreamConfig {
-        name: "bare".to_owned(),
-        limits: Limits {
-            bytes: u64::MAX,
-            records: u64::MAX,
-            age: Duration::MAX,
-        },
-    }];
-    EngineConfig {
-        folder: folder.to_owned(),
-        writer: WriterConfig {
-            project: "test".to_owned(),
-            node: "w-0".to_owned(),
-            template: Template::parse(Template::DEFAULT).expect("the default is good"),
-            workers: 3,
-            assignment: Assignment::named("striped").expect("there is one"),
-            segment_bytes: 10,
-            record_bytes_max: u64::MAX,
-            kinds: Kinds {
-                crc32c: true,
-                xxh3: false,
-            },
-            sync_every: None,
-            streams: streams.to_vec(),
-            seed: 1,
-        },
-        durability,
-        mode: Some(mode),
-        queue_bytes: 1 << 20,
-        queue_records: 100,
-        labels: Labels::default(),
-        worker_bytes_per_s: None,
-    }
+    let mut config = common::config(folder, &["bare"]);
+    config.writer.segment_bytes = 10;
+    (config.mode, config.durability) = (Some(mode), durability);
+    config
 }
 
 fn open(config: EngineConfig) -> (Engine<Bare>, Receiver<()>, Vec<Found>) {
