@@ -12,7 +12,7 @@ use crate::source::Wake;
 use bytes::Bytes;
 use sheaf_formats::stf_file::TfName;
 use sheaf_placement::TargetId;
-use sheaf_protocol::{RunId, Tf, TfId, Timestamp};
+use sheaf_protocol::{Attempt, RunId, Tf, TfId, Timestamp};
 use sheaf_stream_files::{Disks, DisksEvent, Engine, EngineConfig, EngineError, Found, free_bytes};
 use sheaf_transport::handover::Answer;
 use sheaf_verdict_log::event::StreamEvent;
@@ -34,10 +34,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const FINISH: Duration = Duration::from_secs(20);
 
 /// A TF, and what a consumer said of it when it gave it back.
+#[derive(Clone)]
 struct Item {
     tf: Tf<Bytes>,
     /// None of a TF that no consumer has had.
     answer: Option<Answer>,
+}
+
+impl Item {
+    fn id(&self) -> (RunId, TfId, Attempt) {
+        (self.tf.run, self.tf.tf, self.tf.attempt)
+    }
+}
+
+/// Parts of the first TF of the queue that streams want, and what is wanted of a writer for each.
+struct Selected {
+    of: (RunId, TfId, Attempt),
+    parts: Vec<Tf<Bytes>>,
+    wants: Vec<Want>,
 }
 
 #[derive(Default)]
@@ -124,6 +138,7 @@ impl StreamThread {
             clock: Clock::start(),
             is_stopped: false,
             is_blocked: false,
+            selected: None,
             newest: TfId(0),
             counters: Counters::new(opening.registry, names.clone(), &folders),
             teller: Teller::new(folders),
@@ -256,6 +271,7 @@ struct Hands {
     is_stopped: bool,
     /// Whether the first TF of the queue has to wait.
     is_blocked: bool,
+    selected: Option<Selected>,
     /// The last TF that was taken.
     newest: TfId,
     counters: Counters,
@@ -336,38 +352,61 @@ impl Hands {
     /// Takes TFs from the queue while there is a way for them.
     fn take(&mut self) {
         self.is_blocked = false;
-        loop {
+        while self.select_first() {
             let now = self.clock.now();
             let mut state = self.desk.lock();
-            let Some(item) = state.queue.front() else {
-                return;
+            let first = state.queue.front().map(Item::id);
+            // The first one may have been taken back meanwhile.
+            let selected = self.selected.take();
+            let Some(selected) = selected.filter(|selected| Some(selected.of) == first) else {
+                continue;
             };
-            let tf = &item.tf;
-            let answer = item.answer.clone().unwrap_or_default();
-            let parts: Vec<(StreamId, Tf<Bytes>)> = self.table.select(tf, &answer).collect();
-            // The number that files of DataDistribution have, too: the low half of the id.
-            let run = TfName::new(tf.run, tf.tf, 0).run.into();
-            let block = tf.tf.0 / self.block_tfs;
-            let want = |(stream, part): &(StreamId, Tf<Bytes>)| Want {
-                place: Place {
-                    run,
-                    stream: *stream,
-                    block,
-                },
-                bytes: part.bytes(),
-            };
-            let wants: Vec<Want> = parts.iter().map(want).collect();
-            let Some(plan) = self.disks.plan(now, &wants) else {
+            let Some(plan) = self.disks.plan(now, &selected.wants) else {
+                self.selected = Some(selected);
                 self.is_blocked = true;
                 return;
             };
             let item = state.queue.pop_front().expect("it was looked at");
             state.taken += 1;
             drop(state);
+            let Selected { parts, wants, .. } = selected;
             let ways = parts.into_iter().zip(wants).zip(plan);
-            let ways = ways.map(|(((_, part), want), planned)| (part, want.place, planned));
+            let ways = ways.map(|((part, want), planned)| (part, want.place, planned));
             self.append(now, item, ways.collect());
         }
+    }
+
+    /// Selects the parts of the first TF of the queue, unless that is done; `false` if there is none. The node does not
+    /// wait for it: the bytes of a product and the heads of payloads are read for that.
+    fn select_first(&mut self) -> bool {
+        let Item { tf, answer } = {
+            let state = self.desk.lock();
+            let Some(first) = state.queue.front() else {
+                self.selected = None;
+                return false;
+            };
+            let is_done = |selected: &Selected| selected.of == first.id();
+            if self.selected.as_ref().is_some_and(is_done) {
+                return true;
+            }
+            first.clone()
+        };
+        // The number that files of DataDistribution have, too: the low half of the id.
+        let run = TfName::new(tf.run, tf.tf, 0).run.into();
+        let block = tf.tf.0 / self.block_tfs;
+        let want = |(stream, part): (StreamId, Tf<Bytes>)| {
+            let place = Place { run, stream, block };
+            let bytes = part.bytes();
+            (part, Want { place, bytes })
+        };
+        let answer = answer.unwrap_or_default();
+        let (parts, wants) = self.table.select(&tf, &answer).map(want).unzip();
+        self.selected = Some(Selected {
+            of: (tf.run, tf.tf, tf.attempt),
+            parts,
+            wants,
+        });
+        true
     }
 
     /// Gives the parts of a TF to their disks, as planned.
