@@ -347,14 +347,15 @@ impl fmt::Display for Report {
             )?;
         }
         for (stream, fates) in &self.streams {
+            let shed: u64 = fates.shed.values().sum();
+            let reasons = match shed {
+                0 => String::new(),
+                _ => format!(" ({})", counts(&fates.shed)),
+            };
             writeln!(
                 f,
-                "  stream {stream}: {} TFs = written {} + shed {} ({}) + refused {}",
-                fates.announced,
-                fates.written,
-                fates.shed.values().sum::<u64>(),
-                counts(&fates.shed),
-                fates.refused
+                "  stream {stream}: {} TFs = written {} + shed {shed}{reasons} + refused {}",
+                fates.announced, fates.written, fates.refused
             )?;
         }
         if self.consumer_faults > 0 {
