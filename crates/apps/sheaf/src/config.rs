@@ -57,6 +57,7 @@ enum Place {
     Icn,
     Flp,
     Epn,
+    Writer,
     /// No role.
     None,
 }
@@ -67,6 +68,7 @@ impl Place {
             Self::Icn => Some(Role::Icn),
             Self::Flp => Some(Role::Flp),
             Self::Epn => Some(Role::Epn),
+            Self::Writer => Some(Role::Writer),
             Self::None => None,
         }
     }

@@ -162,7 +162,9 @@ fn write_farm_file(args: &Args, dir: &RunDir, file: &Path) -> anyhow::Result<(Fa
         .to_toml()
         .context("cannot write these values as a farm file")?;
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
-    let config = FarmConfig::load_for(file, &[Role::Icn, Role::Flp, Role::Epn])?;
+    let mut roles = vec![Role::Icn, Role::Flp, Role::Epn];
+    roles.extend((args.writers > 0).then_some(Role::Writer));
+    let config = FarmConfig::load_for(file, &roles)?;
     Ok((config, beside))
 }
 
@@ -177,8 +179,12 @@ fn title(args: &Args, config: &FarmConfig) -> String {
         (Some(duration), Some(tfs)) => format!("after {} s or {tfs} TFs, ", duration.as_secs_f64()),
         (None, None) => String::new(),
     };
+    let writers = match args.writers {
+        0 => String::new(),
+        some => format!(", {}", counted(some.into(), "writer")),
+    };
     format!(
-        "sheaf demo: {}, {}, {} on this machine, {} at {rate}; ends {end}with q or Ctrl-C",
+        "sheaf demo: {}, {}, {}{writers} on this machine, {} at {rate}; ends {end}with q or Ctrl-C",
         counted(args.icns().into(), "ICN"),
         counted(args.flps.into(), "FLP"),
         counted(args.epns.into(), "EPN"),
@@ -192,7 +198,9 @@ fn memory(args: &Args, config: &FarmConfig) -> String {
         (Role::Icn, usize::from(args.icns())),
         (Role::Flp, usize::from(args.flps)),
         (Role::Epn, usize::from(args.epns)),
+        (Role::Writer, usize::from(args.writers)),
     ];
+    let roles = roles.into_iter().filter(|(_, count)| *count > 0);
     let (mut at_start, mut most) = (0.0, 0.0);
     let each = roles.map(|(role, count)| {
         let budget = config.memory_budget(role);
@@ -200,7 +208,7 @@ fn memory(args: &Args, config: &FarmConfig) -> String {
         most += budget.total() as f64 / 1e6 * count as f64;
         format!("{:.0} an {}", budget.at_start as f64 / 1e6, name_of(role))
     });
-    let each = each.join(", ");
+    let each = each.collect::<Vec<String>>().join(", ");
     format!(
         "the nodes take {at_start:.0} MB of memory at their start ({each}), and {most:.0} at most"
     )
@@ -213,6 +221,7 @@ fn name_of(role: Role) -> &'static str {
         Role::Flp => "FLP",
         Role::Epn => "EPN",
         Role::Operator => "operator",
+        Role::Writer => "writer",
     }
 }
 

@@ -1,19 +1,20 @@
-//! Names of nodes on the command line: `icn:0`, `flp:12`, `epn:3`.
+//! Names of nodes on the command line: `icn:0`, `flp:12`, `epn:3`, `writer:0`.
 
 use sheaf_protocol::{EpnId, NodeId, Role};
 
-/// Reads the name of an ICN, FLP or EPN.
+/// Reads the name of an ICN, FLP, EPN or writer.
 ///
 /// # Errors
 ///
 /// The text found and the text expected, for clap to print.
 pub(crate) fn parse(text: &str) -> Result<NodeId, String> {
-    let expected = || format!("found node `{text}`, expected icn:N, flp:N or epn:N");
+    let expected = || format!("found node `{text}`, expected icn:N, flp:N, epn:N or writer:N");
     let (role, index) = text.split_once(':').ok_or_else(expected)?;
     let role = match role {
         "icn" => Role::Icn,
         "flp" => Role::Flp,
         "epn" => Role::Epn,
+        "writer" => Role::Writer,
         _ => return Err(expected()),
     };
     let index = index.parse().map_err(|_| expected())?;

@@ -18,6 +18,7 @@ enum Process {
     Icn(role::IcnArgs),
     Flp(role::FlpArgs),
     Epn(role::EpnArgs),
+    Writer(role::WriterArgs),
     Bridge(bridge::Args),
 }
 
@@ -28,6 +29,7 @@ impl Args {
             Process::Icn(args) => args.node.logs_to_file(),
             Process::Flp(args) => args.node.logs_to_file(),
             Process::Epn(args) => args.node.logs_to_file(),
+            Process::Writer(args) => args.node.logs_to_file(),
             Process::Bridge(_) => false,
         }
     }
@@ -43,6 +45,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Process::Icn(args) => role::run_icn(args),
         Process::Flp(args) => role::run_flp(args),
         Process::Epn(args) => role::run_epn(args),
+        Process::Writer(args) => role::run_writer(args),
         Process::Bridge(args) => bridge::run(args),
     }
 }

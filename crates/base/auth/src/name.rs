@@ -107,7 +107,13 @@ pub fn parse_node(text: &str) -> Result<NodeId, NameError> {
 }
 
 fn node_of(role: &str, index: &str) -> Option<NodeId> {
-    let role = [Role::Icn, Role::Flp, Role::Epn, Role::Operator]
+    let role = [
+        Role::Icn,
+        Role::Flp,
+        Role::Epn,
+        Role::Operator,
+        Role::Writer,
+    ]
         .into_iter()
         .find(|known| known.to_string() == role)?;
     let number: u16 = index.parse().ok()?;

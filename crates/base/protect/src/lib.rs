@@ -262,6 +262,14 @@ protections! {
     FaultyDiskLeftOut => FaultyDiskChosen,
     /// Two disks give files the same names.
     NamesApart => NamesAlike,
+    /// An EPN takes the acknowledgement of a copy that a later one has replaced.
+    HighestCopyCounts => AnyCopyCounts,
+    /// Copies of a TF at the writers before the last one stay.
+    MovedCopyIsVoid => MovedCopyStays,
+    /// A writer writes a TF that comes again without a look at its files.
+    ResentIsLookedFor => ResentIsWritten,
+    /// A writer makes a copy void although a later one is there.
+    LaterCopyStays => LaterCopyVoid,
 }
 
 #[cfg(feature = "mutants")]

@@ -1,4 +1,4 @@
-//! The control messages: all that ICN, FLPs and EPNs send each other besides the bytes of STFs.
+//! The control messages: all that ICN, FLPs, EPNs and writers send each other besides the bytes of STFs.
 //!
 //! Grouped by sender and receiver. A message either states a fact (a pulse, a release, a list of EPNs):
 //! then a later one replaces it; or it is repeated until the answer comes (announce, built, commit): then
@@ -108,6 +108,34 @@ pub enum Control {
     // EPN → FLP, on a data stream
     /// Send what you have offered of these TFs.
     Grant(Vec<TfId>),
+
+    // EPN → writer, on a stream of its own
+    /// First message on a stream to a writer: who hands TFs over.
+    WriterHello(WriterHello),
+    /// A TF follows: as many STF frames as it has parts, with nothing between them.
+    Record(Record),
+    /// Copies of TFs that are not to count, as a later copy is elsewhere: all with a lower number. Repeated until
+    /// each is answered by [`Voided`](Self::Voided).
+    Void(Vec<TfCopy>),
+    /// Answers [`Moves`](Self::Moves): earlier copies of these TFs do not count any more.
+    Settled(Vec<Move>),
+    /// TFs that were stored before they were committed, and are committed now.
+    Publish(Vec<TfCopy>),
+
+    // Writer → EPN
+    /// Answers [`WriterHello`](Self::WriterHello).
+    WriterWelcome(WriterWelcome),
+    /// Sign of life, with the state of the writer.
+    WriterPulse(WriterPulse),
+    /// TFs that are written as the durability of the writer demands.
+    Written(Vec<WrittenTf>),
+    /// Answers [`Void`](Self::Void): lower copies of these TFs do not count at the writer.
+    Voided(Vec<TfCopy>),
+    /// Copies that the writer has of TFs with earlier copies at other writers, where they may still count. Repeated
+    /// on each new stream until answered by [`Settled`](Self::Settled).
+    Moves(Vec<Move>),
+    /// TFs that former lives of the EPN have stored at the writer before they were committed.
+    Held(Vec<HeldTf>),
 
     // any → any
     /// Rejection of a frame that the receiver sent. The stream is closed behind it, or goes on if that does no harm.
@@ -525,6 +553,135 @@ pub struct Assign {
     pub target: Target,
     /// Sources whose STFs make the TF whole.
     pub roster: RosterId,
+}
+
+/// One TF as it was handed to a writer. A TF that goes to another writer, because the one before has not acknowledged
+/// it, gets the next number; the highest number counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TfCopy {
+    /// The run.
+    pub run: RunId,
+    /// The TF.
+    pub tf: TfId,
+    /// The assignment that it was built for.
+    pub attempt: Attempt,
+    /// Number of the copy, from 0.
+    pub copy: u32,
+}
+
+/// Sender and receiver of TFs that are to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriterHello {
+    /// Index of the writer that the EPN means.
+    pub writer: u16,
+    /// The EPN.
+    pub epn: Target,
+    /// Number of the stream's [`Challenge`](Control::Challenge).
+    pub nonce: u64,
+}
+
+/// One TF that is handed to a writer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Which copy of which TF.
+    pub copy: TfCopy,
+    /// Whether another EPN may have handed it over before.
+    pub is_redelivered: bool,
+    /// Whether it is stored before it is committed: [`Publish`](Control::Publish) or [`Void`](Control::Void) follows.
+    pub is_held: bool,
+    /// Whether the writer, in this or a former life, may have it already.
+    pub may_be_here: bool,
+    /// STFs that follow.
+    pub parts: u32,
+    /// Payload bytes of them.
+    pub bytes: u64,
+    /// FLPs of the roster without a part.
+    pub missing: Vec<FlpId>,
+    /// Other writers that may have an earlier copy.
+    pub elsewhere: Vec<u16>,
+}
+
+/// Bounds of what an EPN may have at a writer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriterWelcome {
+    /// Life of the writer.
+    pub incarnation: Incarnation,
+    /// Payload bytes that may be with the writer without an acknowledgement.
+    pub window_bytes: u64,
+    /// TFs that may be with it.
+    pub window_tfs: u32,
+    /// Period of pulses, in ns.
+    pub pulse_ns: u64,
+}
+
+/// State of a writer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriterPulse {
+    /// TFs that wait to be written, of all EPNs.
+    pub queued_tfs: u64,
+    /// Payload bytes of them.
+    pub queued_bytes: u64,
+    /// Payload bytes that all windows allow together.
+    pub capacity_bytes: u64,
+    /// Whether the disks take nothing now: what waits for them can go to another writer.
+    pub is_full: bool,
+    /// Whether the writer is asked to end: it writes what it has, and takes nothing new.
+    pub is_leaving: bool,
+    /// Longest run delay of the writer lately, in ns ([`FlpPulse::run_delay_ns`]).
+    pub run_delay_ns: u64,
+}
+
+/// One TF that is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenTf {
+    /// Which copy of which TF.
+    pub copy: TfCopy,
+    /// Its fate in each stream that was to have something of it.
+    pub streams: Vec<StreamFate>,
+}
+
+/// Fate of a TF in a stream of files: written, if neither text says otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamFate {
+    /// Name of the stream.
+    pub stream: String,
+    /// Why it was shed; empty if it was not.
+    pub shed: String,
+    /// Why it was refused; empty if it was not.
+    pub refused: String,
+}
+
+/// A copy of a TF that replaces earlier ones at another writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Move {
+    /// The copy that counts.
+    pub copy: TfCopy,
+    /// Writer with an earlier copy.
+    pub from: u16,
+}
+
+/// TF that a former life of an EPN has stored at a writer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldTf {
+    /// Which copy of which TF.
+    pub copy: TfCopy,
+    /// The life of the EPN.
+    pub incarnation: Incarnation,
+    /// Its STFs.
+    pub parts: Vec<HeldPart>,
+    /// FLPs of the roster without a part.
+    pub missing: Vec<FlpId>,
+}
+
+/// One STF of a stored TF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldPart {
+    /// The source.
+    pub source: Source,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// CRC-32C of the payload.
+    pub digest: u32,
 }
 
 impl Control {

@@ -63,6 +63,8 @@ pub enum Role {
     Epn,
     /// Client that sends orders to the ICN, such as `sheaf ctl drain`.
     Operator,
+    /// Writer node: takes built TFs from EPNs and writes them to files of streams.
+    Writer,
 }
 
 /// One node of the farm: its role and its index within the role.
@@ -179,6 +181,7 @@ impl fmt::Display for Role {
             Self::Flp => "flp",
             Self::Epn => "epn",
             Self::Operator => "operator",
+            Self::Writer => "writer",
         })
     }
 }

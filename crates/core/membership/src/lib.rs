@@ -359,7 +359,7 @@ impl LivenessConfig {
     fn grace(&self, role: Role) -> Duration {
         match role {
             Role::Flp => self.flp_grace(),
-            Role::Epn | Role::Icn | Role::Operator => self.epn_grace(),
+            Role::Epn | Role::Icn | Role::Operator | Role::Writer => self.epn_grace(),
         }
     }
 }

@@ -8,6 +8,9 @@
 //! Of several disks, an [`Intake`] chooses the one of each file by the same assignments, leaves out those that fail,
 //! are slow or full, and decides by the name of an [`Overload`] what becomes of records that none takes now.
 //!
+//! Of several writer nodes, a [`Handoff`] at the end of each EPN chooses the one of each TF, and moves what a writer has
+//! not acknowledged; the [`Receipts`] of the writer see to it that a TF that comes again is in the files once.
+//!
 //! Checksums of segments are combined at the close ([`Sums`]), so a file is byte for byte, and sum for sum, what one
 //! worker would have written. The crate is pure: no clock, no file, no thread.
 //!
@@ -17,10 +20,12 @@ mod assign;
 mod checksum;
 mod disk;
 mod fates;
+mod handoff;
 mod id;
 mod intake;
 mod names;
 mod overload;
+mod receipts;
 mod template;
 mod writer;
 
@@ -28,10 +33,12 @@ pub use assign::{Assignment, Unit, UnknownAssignment, assignments};
 pub use checksum::{Kinds, Summing, Sums, SumsError, combine_adler32};
 pub use disk::{DiskLoad, LeftOut, Space};
 pub use fates::{Fates, Lost};
+pub use handoff::{Handoff, HandoffAction, HandoffConfig, HandoffId, WriterNews};
 pub use id::{FileId, Place, StreamId};
 pub use intake::{DiskNews, Intake, IntakeConfig, IntakeError, Planned, Want};
 pub use names::{SharedName, disk_nodes};
 pub use overload::{Overload, ShedReason};
+pub use receipts::{CopyRow, CopyState, HeldRow, ReceiptAction, Received, Receipts};
 pub use template::{FileName, Template, TemplateError, check_word};
 pub use writer::{
     Action, Checkpoint, ClosedFile, Counts, Limits, OpenedFile, Refused, Segment, StreamConfig,

@@ -15,6 +15,7 @@
 mod buffer;
 mod catalogue;
 mod compare;
+mod copies;
 mod disks;
 mod durability;
 mod engine;
@@ -31,6 +32,7 @@ mod shipments;
 mod worker;
 
 pub use catalogue::{Catalogue, CatalogueError, CatalogueLock, FileRow, FileState, Wanted};
+pub use copies::CopyTable;
 pub use compare::{compare_file, compare_sums};
 pub use disks::{Disks, DisksEvent};
 pub use durability::Durability;

@@ -7,7 +7,7 @@ use crate::source::Place;
 use sheaf_protocol::{FlpId, NodeId, Role};
 use std::fmt;
 
-/// Heap that may stand in for a full arena of an EPN, in bytes. No other role gets payloads from its peers.
+/// Heap that may stand in for a full arena of an EPN or a writer, in bytes. No other role gets payloads from its peers.
 const HEAP_BYTES_MAX: u64 = 64 << 20;
 /// Code, stacks, buffers and metrics. Measured: 12 to 17 MiB in farms of eight nodes.
 const PROGRAM_BYTES: u64 = 32 << 20;
@@ -106,6 +106,16 @@ impl Budget {
                     ..base
                 };
                 (budget, flps + epns + icns, 0, 0)
+            }
+            Role::Writer => {
+                let tfs = u64::from(config.writer.queue_tfs);
+                let budget = Self {
+                    arena: config.writer.arena_bytes(),
+                    heap: HEAP_BYTES_MAX,
+                    heads: product(tfs, TF_BYTES + product(flps, PART_BYTES)),
+                    ..base
+                };
+                (budget, epns, epns, 0)
             }
             Role::Operator => (base, icns, 0, 0),
         };

@@ -20,6 +20,7 @@ mod read;
 mod renamed;
 mod security;
 mod transport;
+mod writer;
 
 pub use crate::check::{
     ConfigError, ConfigErrors, NODE_ADDRESS, for_index, is_address, is_node_address,
@@ -27,8 +28,8 @@ pub use crate::check::{
 pub use crate::kinds::Kind;
 pub use crate::sink::{
     Ack, DiscardSink, FileSink, ShmSink, SinkConfig, SinkWordsError, StfFileSink,
-    StreamsDurability, StreamsOverload, StreamsSink, UnixSink, VerifySink, ZmqLayout, ZmqOutlet,
-    ZmqSink,
+    StreamsDurability, StreamsOverload, StreamsSink, UnixSink, VerifySink, WritersSink, ZmqLayout,
+    ZmqOutlet, ZmqSink,
 };
 pub use crate::source::{
     FileSource, Km3netSource, ReplaySource, SourceConfig, StdinSource, StfFileSource, StfFormat,
@@ -44,6 +45,7 @@ pub use membership::{MembershipBackend, MembershipConfig, MembershipFileError};
 pub use metrics::MetricsConfig;
 pub use security::{BulkConfig, PageConfig, SecurityConfig};
 pub use transport::TransportConfig;
+pub use writer::WriterNodesConfig;
 
 use serde::{Deserialize, Serialize};
 use sheaf_protocol::{Role, TfId};
@@ -63,6 +65,8 @@ pub struct FarmConfig {
     pub flp: FlpConfig,
     /// All EPNs.
     pub epn: EpnConfig,
+    /// All writer nodes.
+    pub writer: WriterNodesConfig,
     /// The connections between them.
     pub transport: TransportConfig,
     /// Identity of nodes, and encryption.
@@ -255,6 +259,7 @@ mod tests {
             "flp.metrics",
             "epn.metrics",
             "epn.advertise",
+            "writer.metrics",
             "security.directory",
             "security.certificate",
             "security.key",

@@ -505,7 +505,9 @@ impl<T: Transport> EpnNode<T> {
                     });
                 }
                 SinkEvent::Freed { bytes } => self.brain.handle_sink_freed(bytes),
-                SinkEvent::Returned { run, tf, bytes } => self.handle_returned(run, tf, bytes),
+                SinkEvent::Returned { run, tf, bytes, .. } => {
+                    self.handle_returned(run, tf, bytes);
+                }
                 SinkEvent::Stored { run, tf } => self.brain.handle_stored(now, run, tf),
                 SinkEvent::Recovered {
                     run,

@@ -362,7 +362,9 @@ impl<T: Transport> IcnNode<T> {
         match session.node.role {
             Role::Icn => self.handle_icn(now, &envelope, control),
             Role::Operator => self.handle_operator(now, conn, &control),
-            Role::Flp | Role::Epn => self.handle_node(now, conn, session, &envelope, control),
+            Role::Flp | Role::Epn | Role::Writer => {
+                self.handle_node(now, conn, session, &envelope, control);
+            }
         }
     }
 

@@ -95,6 +95,7 @@ impl FarmConfig {
             Role::Flp => self.run.flps,
             Role::Epn => self.run.epns,
             Role::Operator => 1,
+            Role::Writer => u32::try_from(self.writer.addresses.len()).unwrap_or(u32::MAX),
         };
         let last = u16::try_from(count).unwrap_or(u16::MAX);
         (0..last).map(|index| NodeId { role, index }).collect()
@@ -104,6 +105,7 @@ impl FarmConfig {
         let key = match role {
             Role::Flp => "flp.hold_bytes",
             Role::Epn => "epn.build.capacity_bytes",
+            Role::Writer => "writer.capacity_bytes",
             Role::Icn | Role::Operator => return None,
         };
         let needed = Budget::of(self, NodeId { role, index: 0 }).total();
@@ -135,6 +137,11 @@ impl FarmConfig {
                 listens.push(("epn.listen", for_index(&self.epn.listen, epn)));
                 let metrics = self.epn.metrics.as_deref();
                 listens.extend(metrics.map(|at| ("epn.metrics", for_index(at, epn))));
+            }
+            Role::Writer => {
+                let own = self.writer.addresses.first().cloned();
+                listens.extend(own.map(|own| ("writer.addresses", own)));
+                listens.extend(self.writer.metrics.clone().map(|at| ("writer.metrics", at)));
             }
             Role::Operator => {}
         }

@@ -1,6 +1,6 @@
 //! Metrics of the pure brains and of the transport, a line each. Meaning for operators: `docs/reference/metrics.md`.
 
-use crate::{http, icn, reject, run_queue, security, sink, usage, zmq};
+use crate::{http, icn, reject, run_queue, security, sink, usage, writer, zmq};
 use bytes::Bytes;
 pub use sheaf_metrics::{BackendOption, SCHEMES, VERBOSITY};
 use sheaf_metrics::{Metric, Registry, Row};
@@ -456,12 +456,14 @@ pub struct Group {
 pub fn groups() -> Vec<Group> {
     let group = |name, metrics| Group { name, metrics };
     let of_node = [security::LEVEL, reject::REJECTED].into_iter();
-    let [streams, shm] = sink::metrics().map(|(kind, metrics)| group(kind, metrics));
+    let [streams, writers, shm] = sink::metrics().map(|(kind, metrics)| group(kind, metrics));
     vec![
         group("icn", icn::metrics().collect()),
         group("flp", of(OF_FLP).collect()),
         group("epn", of(OF_EPN).collect()),
         streams,
+        writers,
+        group("writer", writer::METRICS.to_vec()),
         shm,
         group("zmq", zmq::METRICS.to_vec()),
         group("page", http::metrics().collect()),

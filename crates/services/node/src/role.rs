@@ -23,11 +23,12 @@ pub use crate::program::Build;
 use crate::registry::RegistryError;
 use crate::security::SecurityError;
 use crate::shutdown::Shutdown;
-use crate::sink::{self, SinkError};
+use crate::sink::{self, SinkError, WriterAccess};
 use crate::slots::ArenaSlots;
 use crate::source::{self, Input, SourceError};
 use crate::status::FarmStatus;
 use crate::uplink::Uplink;
+use crate::writer::{WriterNode, WriterParts};
 use driver::Driver;
 use nodes::ReportingIcn;
 use process::{Every, Process, icns_to_begin_with, resolve, resolve_all, wake};
@@ -39,6 +40,7 @@ use sheaf_placement::UnknownPolicy;
 use sheaf_protocol::control::Hello;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role, Source, Target};
 use sheaf_stf_builder::flp::Flp;
+use sheaf_stream_files::{CatalogueError, CopyTable};
 use sheaf_tf_builder::TfBuilder;
 use sheaf_transport::{Arena, ArenaError, ListenError, Transport as _};
 use std::io;
@@ -160,6 +162,22 @@ pub enum RoleError {
         /// How many there are.
         icns: usize,
     },
+    /// The farm file names fewer writers.
+    #[error(
+        "--index {writer}: the farm file has {writers} writers (writer.addresses), and the first is 0"
+    )]
+    NoSuchWriter {
+        /// The index asked for.
+        writer: u16,
+        /// How many there are.
+        writers: usize,
+    },
+    /// The farm file says nothing of the files of writers.
+    #[error("the farm file has no table [writer.files]: it says where writers have their files")]
+    NoFiles,
+    /// The catalogue of a writer cannot be used.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
     /// The registry of the farm cannot be used.
     #[error(transparent)]
     Membership(#[from] RegistryError),
@@ -387,6 +405,8 @@ pub fn run_epn(
         incarnation: new_incarnation(options.incarnation_min),
     };
     let mut brain = TfBuilder::new(config.epn.build);
+    let writers = resolve_all(&config.writer.addresses)?;
+    let beside = process.take_beside();
     let opening = sink::Opening {
         target,
         ack: config.epn.ack,
@@ -397,6 +417,10 @@ pub fn run_epn(
         },
         registry: process.registry.clone(),
         wake: Box::new(move || wake(&waker)),
+        writers: (!writers.is_empty()).then(|| WriterAccess {
+            addresses: writers,
+            transport: Box::new(move || beside.open()),
+        }),
     };
     let mut sink = sink::open(&config.epn.sink, opening)?;
     if let Some(former) = sink.take_former() {
@@ -446,5 +470,77 @@ pub fn run_epn(
         .reloading(config, options.reader)
         .run()?;
     info!(%epn, "EPN ends");
+    Ok(())
+}
+
+/// Runs one writer node until a shutdown, when it has written what it has.
+///
+/// # Errors
+///
+/// [`RoleError`] if something it needs cannot be had.
+pub fn run_writer(
+    config: &FarmConfig,
+    writer: u16,
+    mut options: RoleOptions,
+    shutdown: &Shutdown,
+) -> Result<(), RoleError> {
+    let node = NodeId {
+        role: Role::Writer,
+        index: writer,
+    };
+    let addresses = &config.writer.addresses;
+    let own = addresses.get(usize::from(writer));
+    let own = options.listen.clone().or(own.cloned());
+    let own = own.ok_or(RoleError::NoSuchWriter {
+        writer,
+        writers: addresses.len(),
+    })?;
+    let files = config.writer.files.as_ref().ok_or(RoleError::NoFiles)?;
+    let mut process = Process::start(config, node, &options, shutdown)?;
+    let incarnation = new_incarnation(options.incarnation_min);
+    let waker = process.waker.clone();
+    let opening = sink::Opening {
+        // The files of a writer have TFs of many EPNs.
+        target: Target {
+            epn: EpnId(writer),
+            incarnation,
+        },
+        ack: sink::Ack::Built,
+        queue_tfs: config.writer.queue_tfs,
+        memory: sink::Memory {
+            arena: process.arena.clone(),
+            holdings: process.transport().holdings(),
+        },
+        registry: process.registry.clone(),
+        wake: Box::new(move || wake(&waker)),
+        writers: None,
+    };
+    let sink = files.open_for(node, opening)?;
+    let copies = CopyTable::open(&files.first_folder(node))?;
+    // Open files and catalogue first: a TF that comes is for them.
+    let (_, address) = process.transport().listen_bulk(&own)?;
+    process.publish(config, &options)?;
+    info!(writer, address, "Writer listens");
+    if let Some(tell) = options.on_listening.take() {
+        tell(&address);
+    }
+    let parts = WriterParts {
+        index: writer,
+        incarnation,
+        sink,
+        rows: copies.rows()?,
+        keeper: Box::new(copies),
+        capacity_bytes: config.writer.capacity_bytes,
+        epns: config.run.epns,
+        window_tfs: config.writer.window_tfs,
+        pulse: Duration::from_millis(config.writer.pulse_ms),
+        nonces: Nonces::of_kernel(),
+        log: process.log.take().unwrap_or_else(EventLog::none),
+    };
+    let node = WriterNode::new(process.take_transport(), parts);
+    Driver::new(&mut process, node, None, shutdown)
+        .reloading(config, options.reader)
+        .run()?;
+    info!(writer, "Writer ends");
     Ok(())
 }

@@ -146,6 +146,7 @@ pub(crate) fn in_the_clear(config: &FarmConfig, node: NodeId) -> Vec<(&'static s
     let metrics = match node.role {
         Role::Flp => &config.flp.metrics,
         Role::Epn => &config.epn.metrics,
+        Role::Writer => &config.writer.metrics,
         Role::Icn | Role::Operator => &config.icn.metrics,
     };
     outside(config, node, None, metrics.as_deref())
@@ -181,6 +182,16 @@ fn outside(
             all.push(("listens at", for_index(&own, node)));
             let found = config.epn.sink.table().address(node);
             all.extend(found.map(|address| (HANDS_TFS_ON, address)));
+            if config.epn.sink.table().needs_writers() {
+                let writers = config.writer.addresses.iter().cloned();
+                all.extend(writers.map(|writer| ("connects to", writer)));
+            }
+        }
+        Role::Writer => {
+            // It knows no ICN.
+            icns.clear();
+            let own = config.writer.addresses.get(usize::from(node.index));
+            all.extend(given.or(own.cloned()).map(|own| ("listens at", own)));
         }
         Role::Operator => {}
     }
@@ -280,8 +291,21 @@ pub(crate) fn may_send(role: Role, control: &Control) -> bool {
         | Control::Recover(_)
         | Control::Discard(_)
         | Control::Assign(_) => role == Role::Icn,
-        // For data streams only.
-        Control::Offer(_) | Control::Withdrawn(_) | Control::Grant(_) => false,
+        // For data streams and the streams of writers only.
+        Control::Offer(_)
+        | Control::Withdrawn(_)
+        | Control::Grant(_)
+        | Control::WriterHello(_)
+        | Control::Record(_)
+        | Control::Void(_)
+        | Control::Settled(_)
+        | Control::Publish(_)
+        | Control::WriterWelcome(_)
+        | Control::WriterPulse(_)
+        | Control::Written(_)
+        | Control::Voided(_)
+        | Control::Moves(_)
+        | Control::Held(_) => false,
     }
 }
 

@@ -21,6 +21,7 @@ mod unix;
 mod vectored;
 mod verify;
 mod worker;
+mod writers;
 mod zmq;
 
 pub use discard::{Discard, DiscardSink};
@@ -34,6 +35,7 @@ pub use store::{Recovered, TfStore};
 pub use streams::{StreamsDurability, StreamsOverload, StreamsSink};
 pub use unix::{Consumer, UnixSink};
 pub use verify::{Verify, VerifySink};
+pub use writers::WritersSink;
 pub use zmq::{Outlet, ZmqLayout, ZmqOutlet, ZmqSink};
 
 use crate::check::{Check, ConfigError};
@@ -46,7 +48,7 @@ use serde::{Deserialize, Serialize};
 use sheaf_metrics::Registry;
 use sheaf_protocol::{Attempt, Incarnation, NodeId, RunId, Target, TfId, crc32c};
 use sheaf_protocol::{Part, Tf};
-use sheaf_transport::Arena;
+use sheaf_transport::{Arena, Tcp};
 use sheaf_transport::handover::Holdings;
 use std::io;
 use std::path::PathBuf;
@@ -70,6 +72,8 @@ kinds! {
         Shm(ShmSink) = "shm" at "path", "lends TFs to consumer processes, which read them in the memory of the EPN"
             see "docs/how-to/shm.md";
         Zmq(ZmqSink) = "zmq" at "endpoint", "sends TFs to programs that speak ZeroMQ" see "docs/how-to/zmq.md";
+        Writers(WritersSink) = "writers", "sends TFs to the writer nodes of the farm, which write them to files"
+            see "docs/how-to/write.md";
     }
 }
 
@@ -151,6 +155,11 @@ pub(crate) trait SinkKind {
         false
     }
 
+    /// Whether TFs go to the writer nodes of the farm.
+    fn needs_writers(&self) -> bool {
+        false
+    }
+
     /// Whether consumers map the memory of the EPN.
     fn shares_memory(&self) -> bool {
         false
@@ -179,6 +188,16 @@ pub struct Opening {
     pub registry: Arc<Registry>,
     /// Called when [`SinkHandle::poll`] has something new.
     pub wake: Wake,
+    /// The way to the writer nodes of the farm; `None` where there is none, as in a writer node itself.
+    pub writers: Option<WriterAccess>,
+}
+
+/// Way to the writer nodes of a farm.
+pub struct WriterAccess {
+    /// Where they listen, by index.
+    pub addresses: Vec<String>,
+    /// Makes an endpoint of its own for the streams to them, guarded as those of the node.
+    pub transport: Box<dyn FnOnce() -> io::Result<Tcp> + Send>,
 }
 
 /// Memory of an EPN, to be shared with its consumers.
@@ -197,8 +216,8 @@ pub enum Ack {
     /// When its parts are in memory. If the EPN dies between the verdict and the hand-over, the TF is abandoned.
     #[default]
     Built,
-    /// When it is on the disk under a name that no consumer reads; the commit publishes it, if need be in the next life
-    /// of the EPN. Needs the file sink.
+    /// When it is on the disk under a name that no consumer reads, or at a writer node that has not published it; the
+    /// commit publishes it, if need be in the next life of the EPN. Needs the sink `file` or `writers`.
     Stored,
 }
 
@@ -293,15 +312,19 @@ pub enum SinkError {
     /// The files of streams cannot be had.
     #[error("{0}")]
     Streams(String),
+    /// The writer nodes cannot be had.
+    #[error("cannot hand TFs to writer nodes: {0}")]
+    Writers(String),
     /// There is no thread for it.
     #[error("cannot start the thread of the sink: {0}")]
     Thread(io::Error),
 }
 
 /// Lists the metrics of sinks that have some, by the kind of sink.
-pub(crate) fn metrics() -> [(&'static str, Vec<sheaf_metrics::Metric>); 2] {
+pub(crate) fn metrics() -> [(&'static str, Vec<sheaf_metrics::Metric>); 3] {
     [
         ("streams", streams::METRICS.to_vec()),
+        ("writers", writers::METRICS.to_vec()),
         ("shm", shm::METRICS.to_vec()),
     ]
 }
@@ -330,8 +353,8 @@ pub enum SinkEvent {
         is_redelivered: bool,
         /// Payload bytes.
         bytes: u64,
-        /// The STFs in it. All sinks but `discard` and `shm` compute the digests from the bytes; those two repeat what
-        /// was stated, which the transport has compared.
+        /// The STFs in it. All sinks but `discard`, `shm` and `writers` compute the digests from the bytes; those repeat
+        /// what was stated, which the transport has compared.
         parts: Vec<PartEvent>,
         /// FLPs of the roster without an STF in it.
         missing: Vec<u16>,
@@ -353,6 +376,8 @@ pub enum SinkEvent {
         run: RunId,
         /// The TF.
         tf: TfId,
+        /// The assignment that it was built for.
+        attempt: Attempt,
         /// Payload bytes.
         bytes: u64,
     },
@@ -406,6 +431,7 @@ impl SinkEvent {
         Self::Returned {
             run: tf.run,
             tf: tf.tf,
+            attempt: tf.attempt,
             bytes: tf.bytes(),
         }
     }
@@ -535,6 +561,7 @@ mod tests {
             memory,
             registry,
             wake,
+            writers: None,
         }
     }
 

@@ -625,7 +625,7 @@ impl Evidence {
                 Role::Icn => lives.icns += 1,
                 Role::Flp => lives.flps += 1,
                 Role::Epn => lives.epns += 1,
-                Role::Operator => {}
+                Role::Operator | Role::Writer => {}
             }
             lives.ended += u64::from(!life.was_killed());
         }
@@ -679,7 +679,7 @@ fn begin_behind(line: &[u8]) -> Option<Event> {
 
 fn parse_node(name: &str) -> Option<NodeId> {
     let (role, index) = name.split_once(':')?;
-    let role = [Role::Icn, Role::Flp, Role::Epn]
+    let role = [Role::Icn, Role::Flp, Role::Epn, Role::Writer]
         .into_iter()
         .find(|found| found.to_string() == role)?;
     Some(NodeId {

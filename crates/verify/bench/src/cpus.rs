@@ -37,7 +37,7 @@ impl Cpus {
         let index = usize::from(node.index);
         let (first, index) = match node.role {
             Role::Flp => (0, index),
-            Role::Epn => (1, index),
+            Role::Epn | Role::Writer => (1, index),
             Role::Icn | Role::Operator => (1, 0),
         };
         let turn: Vec<usize> = self.used.iter().copied().skip(first).step_by(2).collect();

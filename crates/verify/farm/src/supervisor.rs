@@ -106,6 +106,9 @@ impl<'a> Supervisor<'a> {
                 }
                 command.arg("--status-ms").arg(self.status_ms.to_string());
             }
+            Role::Writer => {
+                command.arg("--index").arg(node.index.to_string());
+            }
             Role::Flp | Role::Epn => {
                 command.arg("--index").arg(node.index.to_string());
                 command.args(

@@ -125,8 +125,11 @@ pub(crate) struct Args {
         long_help = sink_help()
     )]
     pub(crate) sink: Sink,
+    /// Start this many writer nodes: EPNs hand their TFs to them, and they write the files of --sink streams:DIR.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    pub(crate) writers: u16,
     /// Report a TF as built when it is in memory (`built`), or on the disk (`stored`): then a killed EPN that is
-    /// started again delivers its committed TFs. `stored` needs --sink file:DIR.
+    /// started again delivers its committed TFs. `stored` needs --sink file:DIR, or --writers.
     #[arg(long, value_name = "built|stored", default_value = "built", value_parser = parse_ack)]
     pub(crate) ack: Ack,
     /// Encrypt all connections, with certificates made for this demo; `--tls=crc-only` leaves STFs in the clear.

@@ -6,8 +6,8 @@ use sheaf_auth::{Authority, CertFiles, Validity};
 use sheaf_farm::RunDir;
 use sheaf_formats::inspect::{FileFormat, UnknownFormat};
 use sheaf_node::config::{
-    Ack, FarmConfig, Km3netSource, ReplaySource, ShmSink, SourceConfig, StfFileSource,
-    TfFileSource, UnixSink, Xtc2Source,
+    Ack, FarmConfig, Km3netSource, ReplaySource, ShmSink, SinkConfig, SourceConfig, StfFileSource,
+    TfFileSource, UnixSink, WritersSink, Xtc2Source,
 };
 use sheaf_node::role::Backend;
 use sheaf_protocol::{NodeId, Role};
@@ -69,15 +69,42 @@ pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfi
     config.epn.build.capacity_bytes = node_bytes.max(4 * sizes.tf_bytes_max);
     check_memory(args, &config, sheaf_farm::proc::memory_available_bytes())?;
     config.epn.sink = args.sink.clone();
+    add_writers(args, dir, &mut config)?;
     config.epn.ack = args.ack;
-    if args.ack == Ack::Stored && !matches!(args.sink, Sink::File(_)) {
-        bail!("--ack stored needs --sink file:DIR: only files are stored");
+    let stores = args.writers > 0 || matches!(args.sink, Sink::File(_));
+    if args.ack == Ack::Stored && !stores {
+        bail!("--ack stored needs --sink file:DIR, or --writers: nothing else stores");
     }
     if let Some(bulk) = args.tls {
         config.security.directory = Some(certificates(&config, dir)?);
         config.security.bulk = bulk;
     }
     Ok(config)
+}
+
+/// Puts writer nodes between the EPNs and the files of the sink.
+fn add_writers(args: &Args, dir: &RunDir, config: &mut FarmConfig) -> anyhow::Result<()> {
+    if args.writers == 0 {
+        return Ok(());
+    }
+    let Sink::Streams(files) = &args.sink else {
+        bail!(
+            "--writers needs --sink streams:DIR, where they write; found --sink {}",
+            args.sink.kind()
+        );
+    };
+    let address = |index| {
+        let path = dir.file(&format!("writer-{index}.sock"));
+        format!("unix:{}", path.display())
+    };
+    config.writer.addresses = (0..args.writers).map(address).collect();
+    config.writer.files = Some(files.clone());
+    // A TF of each EPN has room with each writer.
+    let tf_bytes = config.icn.scheduler.tf_bytes_max.max(1);
+    let least = tf_bytes.saturating_mul(2 * u64::from(args.epns));
+    config.writer.capacity_bytes = node_bytes(args).max(least);
+    config.epn.sink = SinkConfig::Writers(WritersSink::default());
+    Ok(())
 }
 
 /// Makes a CA and a certificate for every node of the demo. Gives their directory.
@@ -91,6 +118,7 @@ fn certificates(config: &FarmConfig, dir: &RunDir) -> anyhow::Result<PathBuf> {
         (Role::Icn, icns),
         (Role::Flp, config.run.flps),
         (Role::Epn, config.run.epns),
+        (Role::Writer, u32::try_from(config.writer.addresses.len())?),
         // Who orders the run to stop, if there are several ICNs.
         (Role::Operator, 1),
     ];
@@ -109,6 +137,7 @@ fn check_fault_nodes(args: &Args) -> anyhow::Result<()> {
         let (count, flag) = match node.role {
             Role::Flp => (args.flps, "--flps"),
             Role::Epn => (args.epns, "--epns"),
+            Role::Writer => (args.writers, "--writers"),
             Role::Icn | Role::Operator => (args.icns(), "--icns"),
         };
         if node.index >= count {

@@ -99,6 +99,7 @@ pub(crate) struct Run<'a, 'dir> {
     is_end_ordered: bool,
     /// Time at which nodes that did not join before the ICN ended are asked to end.
     latecomers_at: Option<Instant>,
+    are_writers_dismissed: bool,
     record: Record,
 }
 
@@ -130,6 +131,7 @@ impl<'a, 'dir> Run<'a, 'dir> {
             is_quitting: false,
             is_end_ordered: false,
             latecomers_at: None,
+            are_writers_dismissed: false,
             record: Record::default(),
         }
     }
@@ -155,6 +157,7 @@ impl<'a, 'dir> Run<'a, 'dir> {
             for process in self.farm.reap() {
                 self.handle_ended(process)?;
             }
+            self.dismiss_writers();
             self.inject_due()?;
             self.handle_time()?;
             if self.screen.show(self.watch)? == Audience::Gone && !self.is_quitting {
@@ -169,6 +172,16 @@ impl<'a, 'dir> Run<'a, 'dir> {
             ));
         }
         Ok(self.record)
+    }
+
+    /// Asks the writers to end when the run is over and no EPN is left: they know no ICN.
+    fn dismiss_writers(&mut self) {
+        let is_over = matches!(self.stage, Stage::Ending { .. } | Stage::Killed { .. });
+        let is_writer = |node: &NodeId| node.role == Role::Writer;
+        if is_over && !self.are_writers_dismissed && self.farm.living_nodes().iter().all(is_writer) {
+            self.are_writers_dismissed = true;
+            self.farm.dismiss();
+        }
     }
 
     /// How long to wait for a notice at most.
@@ -226,7 +239,9 @@ impl<'a, 'dir> Run<'a, 'dir> {
             }
             let flps = (0..self.args.flps).map(|index| FlpId(index).into());
             let epns = (0..self.args.epns).map(|index| EpnId(index).into());
-            for node in flps.chain(epns) {
+            let role = Role::Writer;
+            let writers = (0..self.args.writers).map(|index| NodeId { role, index });
+            for node in writers.chain(flps).chain(epns) {
                 self.farm.start(node)?;
             }
         }

@@ -1,4 +1,4 @@
-//! `sheaf run icn`, `sheaf run flp`, `sheaf run epn`: one node as one process.
+//! `sheaf run icn`, `sheaf run flp`, `sheaf run epn`, `sheaf run writer`: one node as one process.
 //!
 //! The standard output carries JSON lines for the process that started it (see `docs/reference/status.md`), the
 //! standard error its log.
@@ -129,6 +129,26 @@ pub(crate) struct EpnArgs {
     listen: Option<String>,
 }
 
+/// Run one writer node: take built timeframes from EPNs, and write them to files of streams.
+///
+/// Prints its address as a JSON line. SIGTERM or SIGINT: the writer takes nothing new, and ends when what it has is
+/// written and acknowledged; EPNs go on with the other writers. A second signal ends it at once.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf run writer --config farm.toml --index 0
+  sheaf run writer --config farm.toml --index 1 --metrics 127.0.0.1:9104")]
+pub(crate) struct WriterArgs {
+    #[command(flatten)]
+    pub(super) node: NodeArgs,
+    /// Run the writer with this index, from 0.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    index: u16,
+    /// Listen at this address, in place of that of `writer.addresses` in the farm file.
+    #[arg(long, value_name = "ADDR", value_parser = address::parse_node)]
+    listen: Option<String>,
+}
+
 /// Puts what the command line says into a farm file.
 type Adapt = Box<dyn Fn(&mut FarmConfig)>;
 
@@ -207,6 +227,21 @@ pub(crate) fn run_epn(args: &EpnArgs) -> anyhow::Result<ExitCode> {
     options.reader = Some(reader(&args.node, Role::Epn, adapt()));
     drive(&args.node, epn.into(), true, |shutdown| {
         role::run_epn(&config, epn, options, shutdown).map(|()| IcnEnd::Over)
+    })
+}
+
+/// Runs one writer node.
+pub(crate) fn run_writer(args: &WriterArgs) -> anyhow::Result<ExitCode> {
+    let config = load(&args.node, Role::Writer, &as_it_is())?;
+    let node = NodeId {
+        role: Role::Writer,
+        index: args.index,
+    };
+    let mut options = options(&args.node, node);
+    options.reader = Some(reader(&args.node, Role::Writer, as_it_is()));
+    options.listen.clone_from(&args.listen);
+    drive(&args.node, node, true, |shutdown| {
+        role::run_writer(&config, args.index, options, shutdown).map(|()| IcnEnd::Over)
     })
 }
 

@@ -2,7 +2,9 @@
 
 use super::{
     Absent, Announced, Assign, Built, Commit, Control, Counter, Envelope, EpnAddress, EpnPulse,
-    FlpPulse, Hello, Offered, Order, Position, Recover, Release, Skipped, SlotHeld, Start, Welcome,
+    FlpPulse, HeldPart, HeldTf, Hello, Move, Offered, Order, Position, Record, Recover, Release,
+    Skipped, SlotHeld, Start, StreamFate, TfCopy, Welcome, WriterHello, WriterPulse, WriterWelcome,
+    WrittenTf,
 };
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::id::{
@@ -69,6 +71,17 @@ wire_enum! {
     90 "offer" Offer(stfs: Vec<Offered> = "offered STFs");
     91 "withdrawn" Withdrawn(tfs: Vec<TfId> = "withdrawn TFs");
     92 "grant" Grant(tfs: Vec<TfId> = "granted TFs");
+    100 "writer-hello" WriterHello(hello: WriterHello);
+    101 "record" Record(record: Record);
+    102 "void" Void(copies: Vec<TfCopy> = "void copies");
+    103 "settled" Settled(moves: Vec<Move> = "settled moves");
+    104 "publish" Publish(copies: Vec<TfCopy> = "published copies");
+    110 "writer-welcome" WriterWelcome(welcome: WriterWelcome);
+    111 "writer-pulse" WriterPulse(pulse: WriterPulse);
+    112 "written" Written(tfs: Vec<WrittenTf> = "written TFs");
+    113 "voided" Voided(copies: Vec<TfCopy> = "voided copies");
+    114 "moves" Moves(moves: Vec<Move> = "moves");
+    115 "held" Held(tfs: Vec<HeldTf> = "held TFs");
 }
 
 wire_enum! {
@@ -93,11 +106,12 @@ wire_enum! {
 }
 
 wire_enum! {
-    Role: u8 = "role", "role", "1 (ICN), 2 (FLP), 3 (EPN) or 4 (operator)";
+    Role: u8 = "role", "role", "1 (ICN), 2 (FLP), 3 (EPN), 4 (operator) or 5 (writer)";
     1 "ICN" Icn;
     2 "FLP" Flp;
     3 "EPN" Epn;
     4 "operator" Operator;
+    5 "writer" Writer;
 }
 
 // Fields in the order of the wire, which need not be that of the struct.
@@ -170,6 +184,42 @@ wire_struct! {
     }
     Absent { tf: TfId, flps: Vec<FlpId> = "missing FLPs" }
     Assign { tf: TfId, attempt: Attempt, target: Target, roster: RosterId }
+    TfCopy { run: RunId, tf: TfId, attempt: Attempt, copy: u32 = "copy" }
+    WriterHello { writer: u16 = "writer index", epn: Target, nonce: u64 = "nonce" }
+    Record {
+        copy: TfCopy,
+        is_redelivered: bool = "redelivered",
+        is_held: bool = "held",
+        may_be_here: bool = "may be here",
+        parts: u32 = "STFs",
+        bytes: u64 = "TF bytes",
+        missing: Vec<FlpId> = "missing FLPs",
+        elsewhere: Vec<u16> = "other writers",
+    }
+    WriterWelcome {
+        incarnation: Incarnation,
+        window_bytes: u64 = "window bytes",
+        window_tfs: u32 = "window TFs",
+        pulse_ns: u64 = "pulse ns",
+    }
+    WriterPulse {
+        queued_tfs: u64 = "queued TFs",
+        queued_bytes: u64 = "queued bytes",
+        capacity_bytes: u64 = "capacity bytes",
+        is_full: bool = "full",
+        is_leaving: bool = "leaving",
+        run_delay_ns: u64 = "run delay",
+    }
+    WrittenTf { copy: TfCopy, streams: Vec<StreamFate> = "fates in streams" }
+    StreamFate { stream: String = "stream", shed: String = "reason of shedding", refused: String = "refusal" }
+    Move { copy: TfCopy, from: u16 = "writer before" }
+    HeldTf {
+        copy: TfCopy,
+        incarnation: Incarnation,
+        parts: Vec<HeldPart> = "held STFs",
+        missing: Vec<FlpId> = "missing FLPs",
+    }
+    HeldPart { source: Source, bytes: u64 = "STF bytes", digest: u32 = "digest" }
 }
 
 impl Control {

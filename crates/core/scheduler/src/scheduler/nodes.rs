@@ -623,7 +623,7 @@ impl Scheduler {
                 let epn = self.epns.get(&EpnId(node.index));
                 epn.is_some_and(|node| node.is_leaving)
             }
-            Role::Icn | Role::Operator => false,
+            Role::Icn | Role::Operator | Role::Writer => false,
         }
     }
 

@@ -24,6 +24,7 @@ impl FarmConfig {
         self.check_flp(&mut check);
         self.check_source(&mut check);
         self.check_epn(&mut check);
+        self.check_writers(&mut check);
         self.check_sizes(&mut check);
         self.check_transport(&mut check);
         self.check_security(&mut check);
@@ -304,7 +305,7 @@ impl FarmConfig {
                 "epn.sink.kind",
                 "\"stored\"",
                 format!(
-                    "\"built\" for epn.sink.kind = \"{}\": only the file sink stores",
+                    "\"built\" for epn.sink.kind = \"{}\": the sinks file and writers store",
                     epn.sink.kind()
                 ),
             );
@@ -318,6 +319,53 @@ impl FarmConfig {
                     .to_owned(),
             );
         }
+    }
+
+    fn check_writers(&self, check: &mut Check) {
+        let writer = &self.writer;
+        for (index, address) in writer.addresses.iter().enumerate() {
+            let key = format!("writer.addresses[{index}]");
+            check.node_address(&key, address);
+            check.that(
+                !address.ends_with(":0"),
+                &key,
+                format!("\"{address}\""),
+                "a port other than 0: EPNs look for the writer there",
+            );
+            check.that(
+                !writer.addresses[..index].contains(address),
+                &key,
+                format!("\"{address}\" twice"),
+                "one address a writer",
+            );
+        }
+        let count = writer.addresses.len();
+        check.that(count <= 256, "writer.addresses", count, "at most 256 writers");
+        check.both(
+            count > 0 || !self.epn.sink.table().needs_writers(),
+            "writer.addresses",
+            "epn.sink.kind",
+            "none",
+            "addresses of writers with the sink writers".to_owned(),
+        );
+        check.optional_address("writer.metrics", writer.metrics.as_deref());
+        if let Some(files) = &writer.files {
+            files.check_at("writer.files", false, check);
+            files.check_of_writer("writer.files", check);
+        }
+        let stf_bytes = self.flp.source.table().stf_bytes().unwrap_or(0);
+        let tf_bytes = stf_bytes.saturating_mul(self.run.flps.into());
+        let window = writer.window_bytes(self.run.epns);
+        check.both(
+            !self.epn.sink.table().needs_writers() || window >= tf_bytes,
+            "writer.capacity_bytes",
+            "run.epns",
+            writer.capacity_bytes,
+            format!(
+                "room for a TF of {tf_bytes} bytes of each of {} EPNs",
+                self.run.epns
+            ),
+        );
     }
 
     /// STF, TF and memory, from source to builder.

@@ -2,7 +2,7 @@
 
 use super::FarmConfig;
 use crate::check::{ConfigError, check_socket, for_index};
-use sheaf_protocol::{EpnId, FlpId, Role};
+use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_transport::tcp::unix_path;
 
 impl FarmConfig {
@@ -20,6 +20,22 @@ impl FarmConfig {
                 errors.extend(self.check_sink_files());
                 errors
             }
+            Role::Writer => self.check_writer_files().into_iter().collect(),
+        }
+    }
+
+    fn check_writer_files(&self) -> Option<ConfigError> {
+        let node = NodeId {
+            role: Role::Writer,
+            index: 0,
+        };
+        match &self.writer.files {
+            Some(files) => files.check_folder("writer.files", node),
+            None => Some(ConfigError::new(
+                "writer.files",
+                "none",
+                "a table [writer.files] with a directory",
+            )),
         }
     }
 

@@ -83,7 +83,8 @@ impl<T: Transport> IcnNode<T> {
                 self.sessions.insert(conn, Some(session));
                 return self.send_leadership(conn);
             }
-            Role::Flp | Role::Epn => {}
+            // A writer is refused above.
+            Role::Flp | Role::Epn | Role::Writer => {}
         }
         let fair = self.clock.fair(now);
         let followed = Followed::of(envelope);

@@ -190,7 +190,7 @@ impl Lead {
         match session.node.role {
             Role::Flp => self.scheduler.handle_flp(now, source_of(session), control),
             Role::Epn => self.scheduler.handle_epn(now, target_of(session), control),
-            Role::Icn | Role::Operator => {}
+            Role::Icn | Role::Operator | Role::Writer => {}
         }
         // A node says what it holds before its first pulse.
         if tells_all && self.unheard.remove(&session.node) {
@@ -257,7 +257,7 @@ impl Lead {
                 match node.role {
                     Role::Flp => self.gate.forget(Recipient::Flp(FlpId(node.index))),
                     Role::Epn => self.gate.forget(Recipient::Epn(EpnId(node.index))),
-                    Role::Icn | Role::Operator => {}
+                    Role::Icn | Role::Operator | Role::Writer => {}
                 }
             }
             Change::Hopeless => {
@@ -268,7 +268,7 @@ impl Lead {
         match node.role {
             Role::Flp => self.apply_flp(context, source_of(session), change),
             Role::Epn => self.apply_epn(context, target_of(session), change),
-            Role::Icn | Role::Operator => {}
+            Role::Icn | Role::Operator | Role::Writer => {}
         }
     }
 

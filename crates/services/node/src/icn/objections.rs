@@ -78,6 +78,7 @@ impl<T: Transport> IcnNode<T> {
             Role::Epn if hello.slots == 0 || hello.capacity_bytes == 0 => {
                 Some(format!("{node} has room for nothing"))
             }
+            Role::Writer => Some(format!("{node} is for EPNs: an ICN knows no writers")),
             Role::Icn | Role::Flp | Role::Epn | Role::Operator => None,
         }
     }

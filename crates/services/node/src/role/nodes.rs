@@ -1,4 +1,4 @@
-//! The nodes of the three roles as a [`Driver`](super::driver::Driver) runs them.
+//! The nodes of the roles as a [`Driver`](super::driver::Driver) runs them.
 
 use super::driver::Node;
 use super::process::Every;
@@ -12,6 +12,7 @@ use crate::icn::IcnNode;
 use crate::metrics;
 use crate::registry::Discovery;
 use crate::shutdown::Shutdown;
+use crate::writer::WriterNode;
 use sheaf_metrics::Registry;
 use sheaf_protocol::{RunId, Term, Timestamp};
 use sheaf_transport::{Event, Refusal, Tcp};
@@ -106,6 +107,45 @@ impl Node for EpnNode<Tcp> {
     fn export(&mut self, registry: &Registry) {
         metrics::export_epn(registry, self.brain());
         self.export_rejected(registry);
+    }
+}
+
+impl Node for WriterNode<Tcp> {
+    fn turn(&mut self, now: Timestamp) -> Result<Turn, RoleError> {
+        Ok(self.turn(now))
+    }
+
+    fn handle(&mut self, now: Timestamp, event: Event) {
+        self.handle(now, event);
+    }
+
+    fn handle_refusals(&mut self, now: Timestamp, refusals: Vec<Refusal>) {
+        self.handle_refusals(now, refusals);
+    }
+
+    fn transport(&mut self) -> &mut Tcp {
+        self.transport()
+    }
+
+    // Writers stand in the farm file alone.
+    fn discover(&mut self, _discovery: Discovery) {}
+
+    fn deregister(&mut self, _now: Timestamp) {}
+
+    fn log(&mut self) -> &mut EventLog {
+        self.log()
+    }
+
+    fn handle_shutdown(&mut self, now: Timestamp) {
+        self.handle_shutdown(now);
+    }
+
+    fn handle_run_delay(&mut self, _now: Timestamp, delay: Duration) {
+        self.handle_run_delay(delay);
+    }
+
+    fn export(&mut self, registry: &Registry) {
+        WriterNode::export(self, registry);
     }
 }
 

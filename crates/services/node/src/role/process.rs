@@ -3,7 +3,7 @@
 use super::{RoleError, RoleOptions};
 use crate::budget::Budget;
 use crate::clock::Clock;
-use crate::config::{FarmConfig, MembershipBackend};
+use crate::config::{FarmConfig, MembershipBackend, StreamsSink};
 use crate::event::EventLog;
 use crate::health::Health;
 use crate::http::{self, Page};
@@ -15,19 +15,40 @@ use sheaf_auth::Tls;
 use sheaf_membership::Member;
 use sheaf_metrics::Registry;
 use sheaf_protocol::{Limits, NodeId, Role, Timestamp};
-use sheaf_transport::{Arena, Tcp, TcpConfig, Waker};
+use sheaf_transport::{Arena, ArenaOptions, Security, Tcp, TcpConfig, Waker};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
 /// Descriptors of a process beside its connections and its page: logs, sources, sinks, the ledger.
 const FILES_BESIDE: u64 = 128;
+/// Arena of an endpoint to which peers send no payloads.
+const BESIDE_ARENA_BYTES: usize = 2 << 20;
+
+/// What a second endpoint of a process is made of.
+pub(super) struct Beside {
+    tcp: TcpConfig,
+    security: Security,
+    arena: ArenaOptions,
+}
+
+impl Beside {
+    /// Makes the endpoint.
+    pub(super) fn open(self) -> io::Result<Tcp> {
+        let arena = Arena::new(BESIDE_ARENA_BYTES, self.arena).map_err(io::Error::other)?;
+        let mut transport = Tcp::with_security(self.tcp, arena, self.security)?;
+        transport.set_close_notice(reject::close_notice);
+        Ok(transport)
+    }
+}
 
 /// Parts that every role needs.
 pub(super) struct Process {
     pub(super) clock: Clock,
     pub(super) arena: Arc<Arena>,
     transport: Option<Tcp>,
+    beside: Option<Beside>,
     pub(super) waker: Waker,
     pub(super) registry: Arc<Registry>,
     node: NodeId,
@@ -85,10 +106,24 @@ impl Process {
         };
         let connections_max =
             tcp.accepted_max + config.run.flps as usize + config.run.epns as usize;
-        let consumers =
-            usize::from(node.role == Role::Epn) * config.epn.sink.table().descriptors_max();
+        let consumers = match node.role {
+            Role::Epn => config.epn.sink.table().descriptors_max(),
+            Role::Writer => config.writer.files.as_ref().map_or(0, StreamsSink::files_max),
+            Role::Icn | Role::Flp | Role::Operator => 0,
+        };
         let files = raise_files(connections_max, consumers, metrics.is_some())?;
         let queue_bytes_max = tcp.queue_bytes_max;
+        let beside = Beside {
+            // Its peers send control messages only.
+            tcp: TcpConfig {
+                awaits_admission: false,
+                shared_memory: false,
+                heap_bytes_max: 0,
+                ..tcp.clone()
+            },
+            security: security.clone(),
+            arena: config.transport.arena(),
+        };
         let mut transport = Tcp::with_security(tcp, arena.clone(), security)?;
         transport.set_close_notice(reject::close_notice);
         let waker = transport.waker();
@@ -124,6 +159,7 @@ impl Process {
             clock,
             arena,
             transport: Some(transport),
+            beside: Some(beside),
             waker,
             registry: Arc::new(Registry::default()),
             node,
@@ -139,6 +175,11 @@ impl Process {
         self.transport
             .as_mut()
             .expect("taken only when the node begins")
+    }
+
+    /// Takes what a second endpoint is made of.
+    pub(super) fn take_beside(&mut self) -> Beside {
+        self.beside.take().expect("taken once")
     }
 
     pub(super) fn take_transport(&mut self) -> Tcp {
@@ -212,6 +253,7 @@ fn page_address<'a>(
     let of_role = match role {
         Role::Flp => &config.flp.metrics,
         Role::Epn => &config.epn.metrics,
+        Role::Writer => &config.writer.metrics,
         Role::Icn | Role::Operator => &config.icn.metrics,
     };
     options.metrics.as_ref().or(of_role.as_ref())
@@ -223,6 +265,7 @@ fn other_pages(config: &FarmConfig, own: &str) -> Vec<(&'static str, String)> {
         ("icn", &config.icn.metrics),
         ("flp", &config.flp.metrics),
         ("epn", &config.epn.metrics),
+        ("writer", &config.writer.metrics),
     ];
     let can_connect = |address: &String| {
         let socket = address.parse::<std::net::SocketAddr>();

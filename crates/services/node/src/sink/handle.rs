@@ -9,6 +9,7 @@ use bytes::Bytes;
 use sheaf_protocol::Tf;
 use sheaf_protocol::control::Recover;
 use sheaf_protocol::{RunId, TfId};
+use sheaf_write::HandoffId;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Sink of an EPN: a queue in, events out.
@@ -29,6 +30,14 @@ impl SinkHandle {
         Self {
             queue: Box::new(queue),
             former: None,
+        }
+    }
+
+    /// Wraps the queue of a sink that stores TFs before they are committed; `former` are those of former lives.
+    pub(super) fn storing(queue: impl Queue + 'static, former: Vec<(RunId, TfId)>) -> Self {
+        Self {
+            queue: Box::new(queue),
+            former: Some(former),
         }
     }
 
@@ -107,6 +116,20 @@ impl SinkHandle {
     /// The TF itself if the queue is full. There is room again when [`poll`](Self::poll) has given an event.
     pub fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
         self.queue.offer(tf)
+    }
+
+    /// As [`offer`](Self::offer), of a TF that may be written already, wholly or in part.
+    ///
+    /// # Errors
+    ///
+    /// As for [`offer`](Self::offer).
+    pub fn offer_again(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
+        self.queue.offer_again(tf)
+    }
+
+    /// Takes back one TF that no thread has begun with. [`SinkEvent::Returned`] follows if that was so.
+    pub fn recall_one(&mut self, id: HandoffId) {
+        self.queue.recall_one(id);
     }
 
     /// Returns the next event, if there is one now.

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use sheaf_protocol::Tf;
 use sheaf_protocol::control::Recover;
 use sheaf_protocol::{RunId, TfId};
+use sheaf_write::HandoffId;
 use std::collections::BTreeSet;
 
 /// Order about a TF that is stored before it is committed.
@@ -26,6 +27,14 @@ pub(super) enum Order {
 pub(super) trait Queue: Send {
     /// Takes a TF, or returns it while the queue is full.
     fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>>;
+
+    /// Takes a TF that may be written already, wholly or in part: what is there is not written again.
+    fn offer_again(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
+        self.offer(tf)
+    }
+
+    /// Takes back one TF that is not begun; [`SinkEvent::Returned`] follows if it was not.
+    fn recall_one(&mut self, _id: HandoffId) {}
 
     /// Returns the next event, if there is one now.
     fn poll(&mut self) -> Option<SinkEvent>;

@@ -99,7 +99,7 @@ impl ShmWorker {
         let wake = Arc::new(Mutex::new(opening.wake));
         let files = config.write.as_ref().map(|write| {
             let (node, bell) = (wake.clone(), waker.try_clone().map_err(SinkError::Thread)?);
-            write.begin(Opening {
+            let opening = Opening {
                 wake: Box::new(move || {
                     ring(&node);
                     // There may be room for TFs that consumers could get. A full socket wakes the thread as well.
@@ -110,7 +110,9 @@ impl ShmWorker {
                 queue_tfs: opening.queue_tfs,
                 memory: opening.memory.clone(),
                 registry: opening.registry.clone(),
-            })
+                writers: None,
+            };
+            write.begin(opening.target.epn.into(), opening)
         });
         let files = files.transpose()?;
         let socket = UnixSocket::bind_packets(&path).map_err(|source| SinkError::Listen {

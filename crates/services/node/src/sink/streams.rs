@@ -1,6 +1,7 @@
-//! Files of streams: the TFs of an EPN go to files by stream and block, written by several threads.
+//! Files of streams: the TFs of an EPN or a writer node go to files by stream and block, written by several threads.
 
 mod counters;
+mod find;
 mod format;
 mod places;
 mod record;
@@ -195,7 +196,7 @@ impl StreamsSink {
                 run: 0,
                 stream: stream.clone(),
                 block: 0,
-                node: node_name(EpnId(0)),
+                node: node_name(EpnId(0).into()),
                 seq: 0,
             });
             check.that(
@@ -211,8 +212,8 @@ impl StreamsSink {
         }
     }
 
-    /// Returns the configuration of the brain of a disk of EPN `epn`, which is called `node` in file names.
-    fn writer(&self, epn: EpnId, node: String) -> Result<WriterConfig, String> {
+    /// Returns the configuration of the brain of a disk, which is called `node` in file names.
+    fn writer(&self, seed: u64, node: String) -> Result<WriterConfig, String> {
         let template = self.template().map_err(|error| error.to_string())?;
         let assignment = Assignment::named(&self.assignment).map_err(|error| error.to_string())?;
         let limits = Limits {
@@ -239,15 +240,15 @@ impl StreamsSink {
                 time: Duration::from_millis(self.sync_ms),
             }),
             streams: streams.collect(),
-            seed: u64::from(epn.0),
+            seed,
         })
     }
 
     /// Returns the configuration of the engine of a disk.
-    fn engine(&self, epn: EpnId, folder: PathBuf, node: String) -> Result<EngineConfig, String> {
+    fn engine(&self, seed: u64, folder: PathBuf, node: String) -> Result<EngineConfig, String> {
         Ok(EngineConfig {
             folder,
-            writer: self.writer(epn, node)?,
+            writer: self.writer(seed, node)?,
             durability: match self.durability {
                 StreamsDurability::None => Durability::None,
                 StreamsDurability::Close => Durability::Close,
@@ -271,7 +272,7 @@ impl StreamsSink {
     }
 
     /// Checks a table that stands at `table`. Consumers give TFs back if `has_consumers`.
-    pub(super) fn check_at(&self, table: &str, has_consumers: bool, check: &mut Check) {
+    pub(crate) fn check_at(&self, table: &str, has_consumers: bool, check: &mut Check) {
         let key = |key: &str| format!("{table}.{key}");
         self.check_places(table, check);
         match self.template() {
@@ -316,13 +317,26 @@ impl StreamsSink {
         StreamTable::check(&self.streams, &key("stream"), has_consumers, check);
     }
 
-    /// Looks for the folders that EPN `node` needs on this machine, for a table that stands at `table`.
-    pub(super) fn check_folder(&self, table: &str, node: NodeId) -> Option<ConfigError> {
+    /// Checks what the files of a writer node, at `table`, cannot have: TFs come again there after a crash, and a file of
+    /// payloads alone does not tell which it has.
+    pub(crate) fn check_of_writer(&self, table: &str, check: &mut Check) {
+        for (stream, format) in StreamTable::formats(&self.streams) {
+            check.that(
+                format != StreamFormat::Raw,
+                &format!("{table}.stream"),
+                format!("format = \"raw\" of {stream}"),
+                "tf or stf-file: a file of payloads alone does not tell whether it has a TF that comes again",
+            );
+        }
+    }
+
+    /// Looks for the folders that `node` needs on this machine, for a table that stands at `table`.
+    pub(crate) fn check_folder(&self, table: &str, node: NodeId) -> Option<ConfigError> {
         self.check_directories(table, node)
     }
 
     /// Returns the number of descriptors of the files.
-    pub(super) fn files_max(&self) -> usize {
+    pub(crate) fn files_max(&self) -> usize {
         // Two blocks of each stream, each file by two descriptors and one of its list of records; the catalogue, the
         // lock and the folder.
         (6 * self.streams.len().max(1) + 16) * self.places().len().max(1)
@@ -343,18 +357,29 @@ impl SinkKind for StreamsSink {
     }
 
     fn open(&self, opening: Opening) -> Result<SinkHandle, SinkError> {
-        Ok(SinkHandle::new(self.begin(opening)?))
+        let node = opening.target.epn.into();
+        self.open_for(node, opening)
     }
 }
 
 impl StreamsSink {
-    /// Opens the folder and begins the thread between the EPN and the files.
-    pub(super) fn begin(&self, opening: Opening) -> Result<StreamThread, SinkError> {
-        let epn = opening.target.epn;
-        let node = node_name(epn);
+    /// Opens the sink of `node`, an EPN or a writer.
+    pub(crate) fn open_for(&self, node: NodeId, opening: Opening) -> Result<SinkHandle, SinkError> {
+        Ok(SinkHandle::new(self.begin(node, opening)?))
+    }
+
+    /// Returns the folder of `node` in the first directory, whose catalogue has what concerns all disks.
+    pub(crate) fn first_folder(&self, node: NodeId) -> PathBuf {
+        let first = self.places().first().map_or_else(PathBuf::new, |(_, path)| path_for(path, node));
+        first.join(node_name(node))
+    }
+
+    /// Opens the folders of `node` and begins the thread between it and the files.
+    pub(super) fn begin(&self, of: NodeId, opening: Opening) -> Result<StreamThread, SinkError> {
+        let (node, seed) = (node_name(of), u64::from(of.index));
         let mut folders = Vec::new();
         for (_, directory) in self.places() {
-            let folder = path_for(directory, epn.into()).join(&node);
+            let folder = path_for(directory, of).join(&node);
             // Not the directory itself: if that is gone, a disk is not mounted.
             match std::fs::create_dir(&folder) {
                 Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
@@ -369,10 +394,10 @@ impl StreamsSink {
         }
         let names = names_of(&node, &folders).map_err(SinkError::Streams)?;
         let engines = folders.into_iter().zip(names);
-        let engines = engines.map(|(folder, name)| self.engine(epn, folder, name));
+        let engines = engines.map(|(folder, name)| self.engine(seed, folder, name));
         let engines: Result<Vec<EngineConfig>, String> = engines.collect();
         let table = StreamTable::new(&self.streams);
-        let intake = self.intake(table.classes(), epn.0.into());
+        let intake = self.intake(table.classes(), seed);
         let setup = Setup {
             engines: engines.map_err(SinkError::Streams)?,
             intake: intake.map_err(SinkError::Streams)?,
@@ -383,9 +408,9 @@ impl StreamsSink {
     }
 }
 
-/// Name of an EPN in file names, and of its folder.
-fn node_name(epn: EpnId) -> String {
-    format!("epn-{}", epn.0)
+/// Name of a node in file names, and of its folder, such as `epn-3`.
+fn node_name(node: NodeId) -> String {
+    format!("{}-{}", node.role, node.index)
 }
 
 /// Reads a TF of a file whose end may be missing. Files of other formats than Sheaf's have lists of their records.
@@ -423,7 +448,7 @@ mod tests {
     fn the_defaults_are_good_and_make_a_writer() {
         check("", &[]);
         let sink = StreamsSink::default();
-        let writer = sink.writer(EpnId(3), node_name(EpnId(3)));
+        let writer = sink.writer(3, node_name(EpnId(3).into()));
         let writer = writer.expect("a writer");
         assert_eq!((writer.node.as_str(), writer.streams.len()), ("epn-3", 1));
     }

@@ -427,6 +427,7 @@ mod tests {
         let returned = |id| SinkEvent::Returned {
             run,
             tf: TfId(id),
+            attempt: tf(id, &[]).attempt,
             bytes: 1,
         };
         assert_eq!(test.sink.poll(), Some(returned(2)));

@@ -168,7 +168,7 @@ keys! {
         queue_tfs: "TFs", whole(1, MAX, " TF");
         /// When a TF counts as built: "built", when it is in memory, or "stored", when it is on the disk under a
         /// name that no consumer reads; the commit publishes it, after a crash in the next life of the EPN.
-        /// "stored" needs the file sink.
+        /// "stored" needs the sink file or writers.
         ack: "";
         /// Where the EPN serves metrics, as HOST:PORT. EPNs on one machine need one each: --metrics.
         metrics: "", sample r#""127.0.0.1:9102""#;
@@ -195,6 +195,25 @@ keys! {
     table [epn.sink] {
         /// Kind of sink.
         kind: "";
+    }
+
+    /// Writer nodes: EPNs with the sink "writers" hand their TFs to them. Their files are configured in [writer.files],
+    /// with the keys of the sink "streams" (docs/how-to/write.md).
+    table [writer] {
+        /// Where the writers listen and where EPNs find them, by index, as HOST:PORT or unix:PATH. Empty: there are
+        /// none.
+        addresses: "";
+        /// Payload bytes that may be with a writer, shared by run.epns EPNs alike. A writer takes this much memory at
+        /// its start.
+        capacity_bytes: "bytes", whole(1 << 20, MAX, " bytes");
+        /// TFs that one EPN may have with a writer without an acknowledgement.
+        window_tfs: "TFs", whole(1, 1 << 20, " TFs");
+        /// Period at which a writer tells EPNs its state, in ms.
+        pulse_ms: "ms", whole(1, 60_000, " ms");
+        /// TFs that may be with the threads of a writer.
+        queue_tfs: "TFs", whole(1, 1 << 20, " TFs");
+        /// Where the writer serves metrics, as HOST:PORT. Writers on one machine need one each: --metrics.
+        metrics: "", sample r#""127.0.0.1:9103""#;
     }
 
     /// The connections between FLPs, EPNs and the ICN.

@@ -2,6 +2,7 @@
 
 use super::counters::Counters;
 use super::record::{Shared, TfRecord};
+use super::find::Finder;
 use super::select::StreamTable;
 use super::tell::Teller;
 use super::walk;
@@ -12,13 +13,15 @@ use crate::source::Wake;
 use bytes::Bytes;
 use sheaf_formats::stf_file::TfName;
 use sheaf_placement::TargetId;
-use sheaf_protocol::{Attempt, RunId, Tf, TfId, Timestamp};
+use sheaf_protocol::{RunId, Tf, TfId, Timestamp};
 use sheaf_stream_files::{Disks, DisksEvent, Engine, EngineConfig, EngineError, Found, free_bytes};
 use sheaf_transport::handover::Answer;
 use sheaf_verdict_log::event::StreamEvent;
-use sheaf_write::{DiskNews, Intake, IntakeConfig, LeftOut, Place, Planned, StreamId, Want};
+use sheaf_write::{
+    DiskNews, HandoffId, Intake, IntakeConfig, LeftOut, Place, Planned, StreamId, Want,
+};
 use std::collections::{BTreeSet, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -39,19 +42,26 @@ struct Item {
     tf: Tf<Bytes>,
     /// None of a TF that no consumer has had.
     answer: Option<Answer>,
+    /// Whether files may have it already.
+    may_be_here: bool,
 }
 
 impl Item {
-    fn id(&self) -> (RunId, TfId, Attempt) {
-        (self.tf.run, self.tf.tf, self.tf.attempt)
+    fn id(&self) -> HandoffId {
+        let Tf {
+            run, tf, attempt, ..
+        } = self.tf;
+        HandoffId { run, tf, attempt }
     }
 }
 
 /// Parts of the first TF of the queue that streams want, and what is wanted of a writer for each.
 struct Selected {
-    of: (RunId, TfId, Attempt),
+    of: HandoffId,
     parts: Vec<Tf<Bytes>>,
     wants: Vec<Want>,
+    /// Streams whose files have it already.
+    here: Vec<StreamId>,
 }
 
 #[derive(Default)]
@@ -145,6 +155,7 @@ impl StreamThread {
             names,
             counted_at: None,
             looked_at: None,
+            finder: Finder::default(),
         };
         let thread = std::thread::Builder::new()
             .name("sink".to_owned())
@@ -192,7 +203,12 @@ impl ReturnEntry {
     /// Takes a TF that a consumer has given back. The memory of the EPN bounds how many there are.
     pub(in crate::sink) fn take(&self, tf: Tf<Bytes>, answer: Answer) {
         let answer = Some(answer);
-        self.desk.lock().queue.push_back(Item { tf, answer });
+        let may_be_here = false;
+        self.desk.lock().queue.push_back(Item {
+            tf,
+            answer,
+            may_be_here,
+        });
         self.desk.bell.notify_one();
     }
 }
@@ -207,8 +223,8 @@ impl StreamThread {
     }
 }
 
-impl Queue for StreamThread {
-    fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
+impl StreamThread {
+    fn push(&mut self, tf: Tf<Bytes>, may_be_here: bool) -> Result<(), Tf<Bytes>> {
         let mut state = self.desk.lock();
         let taken = state.taken.saturating_sub(state.stuck);
         let is_full =
@@ -216,10 +232,33 @@ impl Queue for StreamThread {
         if is_full || state.is_ending {
             return Err(tf);
         }
-        state.queue.push_back(Item { tf, answer: None });
+        state.queue.push_back(Item {
+            tf,
+            answer: None,
+            may_be_here,
+        });
         drop(state);
         self.desk.bell.notify_one();
         Ok(())
+    }
+}
+
+impl Queue for StreamThread {
+    fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
+        self.push(tf, false)
+    }
+
+    fn offer_again(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
+        self.push(tf, true)
+    }
+
+    fn recall_one(&mut self, id: HandoffId) {
+        let mut state = self.desk.lock();
+        if let Some(at) = state.queue.iter().position(|item| item.id() == id)
+            && let Some(item) = state.queue.remove(at)
+        {
+            state.events.push_back(SinkEvent::returned(&item.tf));
+        }
     }
 
     fn poll(&mut self) -> Option<SinkEvent> {
@@ -280,6 +319,7 @@ struct Hands {
     /// Bytes that each disk has free, as far as it says.
     free: Vec<Option<u64>>,
     looked_at: Option<Timestamp>,
+    finder: Finder,
 }
 
 impl Hands {
@@ -330,7 +370,7 @@ impl Hands {
                 files = self.disks.open_files(),
                 records,
                 tfs,
-                "The sink ends with files that are not closed; the next start of the EPN closes them"
+                "The sink ends with files that are not closed; the next start of the node closes them"
             );
         }
     }
@@ -369,17 +409,23 @@ impl Hands {
             let item = state.queue.pop_front().expect("it was looked at");
             state.taken += 1;
             drop(state);
-            let Selected { parts, wants, .. } = selected;
+            let Selected {
+                parts, wants, here, ..
+            } = selected;
             let ways = parts.into_iter().zip(wants).zip(plan);
             let ways = ways.map(|((part, want), planned)| (part, want.place, planned));
-            self.append(now, item, ways.collect());
+            self.append(now, item, ways.collect(), &here);
         }
     }
 
     /// Selects the parts of the first TF of the queue, unless that is done; `false` if there is none. The node does not
     /// wait for it: the bytes of a product and the heads of payloads are read for that.
     fn select_first(&mut self) -> bool {
-        let Item { tf, answer } = {
+        let Item {
+            tf,
+            answer,
+            may_be_here,
+        } = {
             let state = self.desk.lock();
             let Some(first) = state.queue.front() else {
                 self.selected = None;
@@ -400,18 +446,58 @@ impl Hands {
             (part, Want { place, bytes })
         };
         let answer = answer.unwrap_or_default();
-        let (parts, wants) = self.table.select(&tf, &answer).map(want).unzip();
+        let of = HandoffId {
+            run: tf.run,
+            tf: tf.tf,
+            attempt: tf.attempt,
+        };
+        let selected = self.table.select(&tf, &answer);
+        let (parts, wants): (Vec<Tf<Bytes>>, Vec<Want>) = selected.map(want).unzip();
+        let here = match may_be_here {
+            true => self.find(of, &wants),
+            false => Vec::new(),
+        };
+        let selected = parts.into_iter().zip(wants).enumerate();
+        let (here, missing): (Vec<_>, Vec<_>) = selected.partition(|(at, _)| here.contains(at));
+        let here = here.into_iter().map(|(_, (_, want))| want.place.stream);
+        let here = here.collect();
+        let (parts, wants) = missing.into_iter().map(|(_, it)| it).unzip();
         self.selected = Some(Selected {
-            of: (tf.run, tf.tf, tf.attempt),
+            of,
             parts,
             wants,
+            here,
         });
         true
     }
 
+    /// Returns which of `wants` stand in files that are closed or still open. A file that cannot be read has nothing.
+    fn find(&mut self, id: HandoffId, wants: &[Want]) -> Vec<usize> {
+        let Self {
+            disks,
+            names,
+            finder,
+            ..
+        } = self;
+        let folders: Vec<&Path> = disks.engines().map(|(_, engine)| engine.folder()).collect();
+        let mut is_here = |want: &Want| {
+            let stream = &names[usize::from(want.place.stream.0)];
+            let place = (want.place.run, stream.as_str(), want.place.block);
+            finder.has(&folders, place, id)
+        };
+        let found = wants.iter().enumerate().filter(|(_, want)| is_here(want));
+        found.map(|(at, _)| at).collect()
+    }
+
     /// Gives the parts of a TF to their disks, as planned.
-    fn append(&mut self, now: Timestamp, item: Item, ways: Vec<(Tf<Bytes>, Place, Planned)>) {
-        let Item { tf, answer } = item;
+    fn append(
+        &mut self,
+        now: Timestamp,
+        item: Item,
+        ways: Vec<(Tf<Bytes>, Place, Planned)>,
+        here: &[StreamId],
+    ) {
+        let Item { tf, answer, .. } = item;
         self.newest = tf.tf;
         let fate = |(_, place, planned): &(Tf<Bytes>, Place, Planned)| StreamEvent {
             stream: self.names[usize::from(place.stream.0)].clone(),
@@ -421,7 +507,13 @@ impl Hands {
             },
             refused: None,
         };
-        let fates = ways.iter().map(fate).collect();
+        // Streams that have it already are behind the others, whose places are counted.
+        let of_here = here.iter().map(|stream| StreamEvent {
+            stream: self.names[usize::from(stream.0)].clone(),
+            shed: None,
+            refused: None,
+        });
+        let fates = ways.iter().map(fate).chain(of_here).collect();
         let whole = Arc::new(Shared::new(tf, answer.is_some(), fates));
         for (at, (part, place, planned)) in ways.into_iter().enumerate() {
             let Planned::Write(disk) = planned else {

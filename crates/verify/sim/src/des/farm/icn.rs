@@ -100,7 +100,7 @@ impl DesFarm {
             Role::Epn => self
                 .scheduler
                 .handle_epn(now, target_of(node, incarnation), control),
-            Role::Icn | Role::Operator => {}
+            Role::Icn | Role::Operator | Role::Writer => {}
         }
     }
 
@@ -145,7 +145,7 @@ impl DesFarm {
                     Change::Hopeless => self.close_from_icn(node, incarnation),
                 }
             }
-            Role::Icn | Role::Operator => {}
+            Role::Icn | Role::Operator | Role::Writer => {}
         }
     }
 

@@ -1,0 +1,400 @@
+//! Receipts of the TFs that EPNs hand to a writer node.
+//!
+//! [`Receipts`] says of a TF that comes in whether it is written, written already or being written, so that a TF that
+//! is sent again is in the files once. What has to outlive the writer are a few [`CopyRow`]s: of TFs that came from
+//! another writer, that do not count here, or that are stored before they are committed. The driver keeps these rows,
+//! and answers the EPNs after that.
+
+use crate::handoff::HandoffId;
+use sheaf_protect::protect;
+use sheaf_protocol::Target;
+use sheaf_protocol::control::{HeldPart, HeldTf, Move, Record, StreamFate, TfCopy, WrittenTf};
+use sheaf_protocol::FlpId;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Written TFs that are remembered in case they come again.
+const RECENT_TFS: usize = 65_536;
+
+/// State of a TF in a row that outlives the writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyState {
+    /// It was taken, and is not acknowledged. After a restart it counts as void: its EPN sends it again.
+    Pending,
+    /// It is written, and counts.
+    Written,
+    /// What is written of it does not count.
+    Void,
+}
+
+impl CopyState {
+    /// All states.
+    pub const ALL: [Self; 3] = [Self::Pending, Self::Written, Self::Void];
+
+    /// Returns the name in catalogues.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Written => "written",
+            Self::Void => "void",
+        }
+    }
+}
+
+/// A TF that was stored before it was committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldRow {
+    /// The EPN and its life.
+    pub epn: Target,
+    /// STFs of the TF.
+    pub parts: Vec<HeldPart>,
+    /// FLPs without one.
+    pub missing: Vec<FlpId>,
+}
+
+/// What has to outlive a writer of a TF.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyRow {
+    /// Number of its copy; of a void one, that of the copy which replaces it.
+    pub copy: u32,
+    /// Its state.
+    pub state: CopyState,
+    /// Writers where an earlier copy may still count.
+    pub elsewhere: BTreeSet<u16>,
+    /// Set while the TF waits for its commit.
+    pub held: Option<HeldRow>,
+}
+
+impl CopyRow {
+    /// Whether the row says nothing that is not so without it.
+    fn is_idle(&self) -> bool {
+        let is_written = self.state == CopyState::Written;
+        is_written && self.copy == 0 && self.elsewhere.is_empty() && self.held.is_none()
+    }
+}
+
+/// Order to the driver of a writer, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReceiptAction<C> {
+    /// Keep this row, or remove that of the TF. All orders behind it wait until that is done.
+    Keep {
+        /// The TF.
+        id: HandoffId,
+        /// The row; `None`: there is none any more.
+        row: Option<CopyRow>,
+    },
+    /// Acknowledge a TF on a stream.
+    Written {
+        /// The stream.
+        to: C,
+        /// The TF.
+        tf: WrittenTf,
+    },
+    /// Answer that lower copies are void.
+    Voided {
+        /// The stream.
+        to: C,
+        /// The TF.
+        copy: TfCopy,
+    },
+    /// Take a TF back from the writing threads, if none has begun with it.
+    Recall {
+        /// The TF.
+        id: HandoffId,
+    },
+}
+
+/// What becomes of a TF that has come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// It is to be written.
+    Write,
+    /// It is to be written to the streams whose files do not have it.
+    WriteMissing,
+    /// It is here, and its payloads are not needed.
+    Known,
+    /// A later copy counts.
+    Stale,
+}
+
+/// A TF on its way to the files.
+#[derive(Debug)]
+struct Writing<C> {
+    copy: u32,
+    /// Stream that is to be answered.
+    to: C,
+    /// Stream that waits for it to be void, below which number; the TF is taken back from the threads then.
+    void: Option<(C, u32)>,
+    /// How often it is with the writing threads: more than once if it came again while it was taken back.
+    times: u32,
+}
+
+/// Receipts of a writer. `C` names a stream of an EPN.
+#[derive(Debug)]
+pub struct Receipts<C> {
+    writing: BTreeMap<HandoffId, Writing<C>>,
+    written: BTreeMap<HandoffId, Vec<StreamFate>>,
+    recent: VecDeque<HandoffId>,
+    rows: BTreeMap<HandoffId, CopyRow>,
+    actions: VecDeque<ReceiptAction<C>>,
+}
+
+impl<C: Copy + Ord> Receipts<C> {
+    /// Creates the receipts of a writer whose former lives have left `rows`. A TF that a former life had taken and not
+    /// acknowledged is void.
+    #[must_use]
+    pub fn new(rows: impl IntoIterator<Item = (HandoffId, CopyRow)>) -> Self {
+        let mut receipts = Self {
+            writing: BTreeMap::new(),
+            written: BTreeMap::new(),
+            recent: VecDeque::new(),
+            rows: BTreeMap::new(),
+            actions: VecDeque::new(),
+        };
+        for (id, mut row) in rows {
+            let is_pending = row.state == CopyState::Pending;
+            if is_pending {
+                row.state = CopyState::Void;
+                row.elsewhere.clear();
+                row.held = None;
+            }
+            receipts.rows.insert(id, row);
+            if is_pending {
+                receipts.keep(id);
+            }
+        }
+        receipts
+    }
+
+    /// Takes a TF that has come whole on the stream `to`, of `epn`. `parts` are its STFs.
+    pub fn handle_record(
+        &mut self,
+        to: C,
+        epn: Target,
+        record: &Record,
+        parts: impl FnOnce() -> Vec<HeldPart>,
+    ) -> Received {
+        let id = HandoffId::of(&record.copy);
+        let number = record.copy.copy;
+        let row = self.rows.get(&id);
+        if row.is_some_and(|row| row.copy > number) {
+            return Received::Stale;
+        }
+        if let Some(writing) = self.writing.get_mut(&id) {
+            writing.to = to;
+            writing.copy = number;
+            let is_taken_back = writing.void.take().is_some();
+            writing.times += u32::from(is_taken_back);
+            self.note(id, record, CopyState::Pending, || None);
+            return match is_taken_back {
+                true => Received::WriteMissing,
+                false => Received::Known,
+            };
+        }
+        if let Some(fates) = self.written.get(&id).cloned() {
+            self.note(id, record, CopyState::Written, || None);
+            let copy = record.copy;
+            let streams = fates;
+            let tf = WrittenTf { copy, streams };
+            self.actions.push_back(ReceiptAction::Written { to, tf });
+            return Received::Known;
+        }
+        self.note(id, record, CopyState::Pending, || {
+            record.is_held.then(|| HeldRow {
+                epn,
+                parts: parts(),
+                missing: record.missing.clone(),
+            })
+        });
+        let writing = Writing {
+            copy: number,
+            to,
+            void: None,
+            times: 1,
+        };
+        self.writing.insert(id, writing);
+        match protect!(ResentIsLookedFor, when record.may_be_here) {
+            true => Received::WriteMissing,
+            false => Received::Write,
+        }
+    }
+
+    /// Brings the row of a TF up to date with a record of it. A row is needed for one that is void here or elsewhere,
+    /// or that is held.
+    fn note(
+        &mut self,
+        id: HandoffId,
+        record: &Record,
+        state: CopyState,
+        held: impl FnOnce() -> Option<HeldRow>,
+    ) {
+        let copy = record.copy.copy;
+        let is_needed = copy > 0 || !record.elsewhere.is_empty() || record.is_held;
+        if !is_needed && !self.rows.contains_key(&id) {
+            return;
+        }
+        let row = self.rows.entry(id).or_insert_with(|| CopyRow {
+            copy,
+            state,
+            elsewhere: BTreeSet::new(),
+            held: None,
+        });
+        row.copy = copy;
+        row.state = state;
+        row.elsewhere = record.elsewhere.iter().copied().collect();
+        if let Some(held) = held() {
+            row.held = Some(held);
+        }
+        self.keep(id);
+    }
+
+    fn keep(&mut self, id: HandoffId) {
+        if self.rows.get(&id).is_some_and(CopyRow::is_idle) {
+            self.rows.remove(&id);
+        }
+        let row = self.rows.get(&id).cloned();
+        self.actions.push_back(ReceiptAction::Keep { id, row });
+    }
+
+    /// Notes that a TF is written, with its fate in each stream.
+    pub fn handle_written(&mut self, id: HandoffId, fates: Vec<StreamFate>) {
+        self.remember(id, fates.clone());
+        let Some(writing) = self.take_last(id) else {
+            return;
+        };
+        if let Some((to, below)) = writing.void {
+            return self.make_void(to, id, below);
+        }
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.state = CopyState::Written;
+            self.keep(id);
+        }
+        let tf = WrittenTf {
+            copy: id.copy(writing.copy),
+            streams: fates,
+        };
+        let to = writing.to;
+        self.actions.push_back(ReceiptAction::Written { to, tf });
+    }
+
+    /// Notes that a TF was taken back from the writing threads, so that nothing of it is written.
+    pub fn handle_returned(&mut self, id: HandoffId) {
+        if let Some(Writing {
+            void: Some((to, below)),
+            ..
+        }) = self.take_last(id)
+        {
+            self.make_void(to, id, below);
+        }
+    }
+
+    /// Ends one stay of a TF with the writing threads, and removes it if that was the last one.
+    fn take_last(&mut self, id: HandoffId) -> Option<Writing<C>> {
+        let writing = self.writing.get_mut(&id)?;
+        writing.times -= 1;
+        (writing.times == 0).then(|| self.writing.remove(&id)).flatten()
+    }
+
+    fn remember(&mut self, id: HandoffId, fates: Vec<StreamFate>) {
+        if self.written.insert(id, fates).is_none() {
+            self.recent.push_back(id);
+        }
+        while self.recent.len() > RECENT_TFS {
+            if let Some(oldest) = self.recent.pop_front() {
+                self.written.remove(&oldest);
+            }
+        }
+    }
+
+    /// Handles the order of the stream `to` that copies lower than this one are not to count.
+    pub fn handle_void(&mut self, to: C, copy: &TfCopy) {
+        let id = HandoffId::of(copy);
+        let counts = |number: u32| protect!(LaterCopyStays, requires number >= copy.copy);
+        let is_later = self.rows.get(&id).is_some_and(|row| counts(row.copy));
+        if is_later {
+            let copy = *copy;
+            return self.actions.push_back(ReceiptAction::Voided { to, copy });
+        }
+        if let Some(writing) = self.writing.get_mut(&id) {
+            writing.void = Some((to, copy.copy));
+            return self.actions.push_back(ReceiptAction::Recall { id });
+        }
+        self.make_void(to, id, copy.copy);
+    }
+
+    fn make_void(&mut self, to: C, id: HandoffId, below: u32) {
+        let row = CopyRow {
+            copy: below,
+            state: CopyState::Void,
+            elsewhere: BTreeSet::new(),
+            held: None,
+        };
+        self.rows.insert(id, row);
+        self.keep(id);
+        let copy = id.copy(below);
+        self.actions.push_back(ReceiptAction::Voided { to, copy });
+    }
+
+    /// Notes that earlier copies elsewhere do not count any more.
+    pub fn handle_settled(&mut self, moves: &[Move]) {
+        for Move { copy, from } in moves {
+            let id = HandoffId::of(copy);
+            let Some(row) = self.rows.get_mut(&id) else {
+                continue;
+            };
+            if row.copy <= copy.copy && row.elsewhere.remove(from) {
+                self.keep(id);
+            }
+        }
+    }
+
+    /// Notes that a TF which is stored here is committed.
+    pub fn handle_publish(&mut self, copy: &TfCopy) {
+        let id = HandoffId::of(copy);
+        if let Some(row) = self.rows.get_mut(&id)
+            && row.held.take().is_some()
+        {
+            self.keep(id);
+        }
+    }
+
+    /// Returns the copies here of TFs whose earlier copies may still count elsewhere.
+    #[must_use]
+    pub fn moves(&self) -> Vec<Move> {
+        let counts = |row: &CopyRow| row.state == CopyState::Written;
+        let rows = self.rows.iter().filter(|(_, row)| counts(row));
+        let moves = rows.flat_map(|(id, row)| {
+            let copy = id.copy(row.copy);
+            row.elsewhere.iter().map(move |from| Move { copy, from: *from })
+        });
+        moves.collect()
+    }
+
+    /// Returns the TFs that lives of `epn` before this one have stored here and that wait for their commit.
+    #[must_use]
+    pub fn held_before(&self, epn: Target) -> Vec<HeldTf> {
+        let of = |(id, row): (&HandoffId, &CopyRow)| {
+            let held = row.held.as_ref()?;
+            let is_former = held.epn.epn == epn.epn && held.epn.incarnation < epn.incarnation;
+            let counts = row.state == CopyState::Written;
+            (is_former && counts).then(|| HeldTf {
+                copy: id.copy(row.copy),
+                incarnation: held.epn.incarnation,
+                parts: held.parts.clone(),
+                missing: held.missing.clone(),
+            })
+        };
+        self.rows.iter().filter_map(of).collect()
+    }
+
+    /// Returns the next order.
+    pub fn poll(&mut self) -> Option<ReceiptAction<C>> {
+        self.actions.pop_front()
+    }
+
+    /// TFs that are being written.
+    #[must_use]
+    pub fn writing(&self) -> usize {
+        self.writing.len()
+    }
+}

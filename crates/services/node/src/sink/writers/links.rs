@@ -1,0 +1,672 @@
+//! Streams of an EPN to the writer nodes.
+
+use crate::challenge::CHALLENGE_WITHIN;
+use crate::event::StreamEvent;
+use crate::reject;
+use crate::security;
+use crate::sink::Recovered;
+use bytes::Bytes;
+use sheaf_protocol::control::{HeldPart, HeldTf, Record, Recover, StreamFate, TfCopy, WriterHello, WrittenTf};
+use sheaf_protocol::{
+    Control, Incarnation, NodeId, Role, RunId, StfHeader, StfKey, Target, Tf, TfId, Timestamp, WireKind,
+};
+use sheaf_transport::{CloseReason, ConnId, Event as Net, Frame, SendError, Transport};
+use sheaf_verdict_log::event::PartEvent;
+use sheaf_write::{Handoff, HandoffAction, HandoffId, WriterNews};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use tracing::{debug, error, info, warn};
+
+/// Pauses before a stream that has closed is opened again: the first, and the longest after doubling.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_LAST: Duration = Duration::from_secs(1);
+/// Time without a writer from which on the storage counts as away.
+const ALONE_MAX: Duration = Duration::from_millis(500);
+/// Time between two lines about a writer that cannot be reached.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// A TF with which a writer is done.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) tf: Tf<Bytes>,
+    pub(super) streams: Vec<StreamEvent>,
+}
+
+/// Event of the streams for the node.
+#[derive(Debug)]
+pub(super) enum LinksEvent {
+    /// Written, and committed.
+    Done(Done),
+    /// Written, and not committed yet.
+    Stored(RunId, TfId),
+    /// A TF of a former life is committed, or is at no writer.
+    Recovered {
+        run: RunId,
+        tf: TfId,
+        incarnation: Incarnation,
+        found: Option<Recovered>,
+    },
+    /// No writer takes TFs: why.
+    Stuck(String),
+    /// A writer takes TFs again.
+    Resumed,
+}
+
+#[derive(Debug)]
+enum State {
+    Down {
+        retry_at: Timestamp,
+    },
+    /// Until the welcome of the writer.
+    Greeting {
+        conn: ConnId,
+        since: Timestamp,
+    },
+    Open {
+        conn: ConnId,
+    },
+}
+
+/// Stream to one writer.
+#[derive(Debug)]
+struct Link {
+    node: NodeId,
+    address: String,
+    state: State,
+    pause: Duration,
+    /// Frames that the stream has no room for.
+    outbox: VecDeque<Frame>,
+    told_at: Option<Timestamp>,
+    /// Whether it has said what it holds of former lives.
+    has_said_held: bool,
+}
+
+impl Link {
+    fn conn(&self) -> Option<ConnId> {
+        match self.state {
+            State::Down { .. } => None,
+            State::Greeting { conn, .. } | State::Open { conn } => Some(conn),
+        }
+    }
+}
+
+/// A TF that a writer has, and that is not committed.
+#[derive(Debug)]
+struct Stored {
+    writer: u16,
+    copy: TfCopy,
+    streams: Vec<StreamEvent>,
+    /// Of a former life.
+    of: Option<HeldTf>,
+}
+
+/// Streams to all writers of the farm, and the TFs that they have not acknowledged.
+pub(super) struct Links<T> {
+    transport: T,
+    target: Target,
+    handoff: Handoff,
+    links: Vec<Link>,
+    tfs: BTreeMap<HandoffId, Tf<Bytes>>,
+    /// Whether TFs are stored before they are committed.
+    is_held: bool,
+    stored: BTreeMap<HandoffId, Stored>,
+    /// TFs that writers hold of former lives.
+    former: BTreeMap<(RunId, TfId), Vec<Stored>>,
+    /// Copies to be published at each writer, until they were sent.
+    to_publish: Vec<BTreeMap<HandoffId, TfCopy>>,
+    events: VecDeque<LinksEvent>,
+    alone_since: Option<Timestamp>,
+    is_stuck: bool,
+}
+
+fn fate_of(fate: StreamFate) -> StreamEvent {
+    let some = |text: String| Some(text).filter(|text| !text.is_empty());
+    StreamEvent {
+        stream: fate.stream,
+        shed: some(fate.shed),
+        refused: some(fate.refused),
+    }
+}
+
+fn part_of(part: &HeldPart) -> PartEvent {
+    PartEvent {
+        flp: part.source.flp.0,
+        incarnation: part.source.incarnation.0,
+        bytes: part.bytes,
+        digest: part.digest,
+    }
+}
+
+/// Returns the name of `tf` among those that are handed to writers.
+pub(super) fn id_of(tf: &Tf<Bytes>) -> HandoffId {
+    HandoffId {
+        run: tf.run,
+        tf: tf.tf,
+        attempt: tf.attempt,
+    }
+}
+
+impl<T: Transport> Links<T> {
+    /// Makes the links of the EPN `target` to the writers at `addresses`, which are opened at the first tick.
+    pub(super) fn new(
+        transport: T,
+        target: Target,
+        addresses: Vec<String>,
+        handoff: Handoff,
+        is_held: bool,
+    ) -> Self {
+        let link = |(index, address): (u16, String)| Link {
+            node: NodeId {
+                role: Role::Writer,
+                index,
+            },
+            address,
+            state: State::Down {
+                retry_at: Timestamp(0),
+            },
+            pause: PAUSE_FIRST,
+            outbox: VecDeque::new(),
+            told_at: None,
+            has_said_held: false,
+        };
+        let links: Vec<Link> = (0..).zip(addresses).map(link).collect();
+        Self {
+            to_publish: links.iter().map(|_| BTreeMap::new()).collect(),
+            links,
+            transport,
+            target,
+            handoff,
+            tfs: BTreeMap::new(),
+            is_held,
+            stored: BTreeMap::new(),
+            former: BTreeMap::new(),
+            events: VecDeque::new(),
+            alone_since: None,
+            is_stuck: false,
+        }
+    }
+
+    /// Returns the transport.
+    pub(super) fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Returns the chooser of writers, for its counters.
+    pub(super) fn handoff(&self) -> &Handoff {
+        &self.handoff
+    }
+
+    /// Returns the number of writers.
+    pub(super) fn writers(&self) -> u16 {
+        u16::try_from(self.links.len()).unwrap_or(u16::MAX)
+    }
+
+    /// Whether TFs are stored before they are committed.
+    pub(super) fn is_storing(&self) -> bool {
+        self.is_held
+    }
+
+    /// Ends all streams behind what is queued on them.
+    pub(super) fn finish(&mut self) {
+        for link in &self.links {
+            if let Some(conn) = link.conn() {
+                self.transport.finish(conn);
+            }
+        }
+    }
+
+    /// Whether no stream is open any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.links.iter().all(|link| link.conn().is_none())
+    }
+
+    /// Takes a TF: one that is to be written, or one that is stored and committed now.
+    pub(super) fn offer(&mut self, tf: Tf<Bytes>) {
+        let id = id_of(&tf);
+        if let Some(Stored {
+            writer,
+            copy,
+            streams,
+            ..
+        }) = self.stored.remove(&id)
+        {
+            self.publish(writer, copy);
+            self.events.push_back(LinksEvent::Done(Done { tf, streams }));
+            return;
+        }
+        self.handoff.offer(id, tf.bytes());
+        self.tfs.insert(id, tf);
+    }
+
+    /// Takes a TF that is to be stored before it is committed.
+    pub(super) fn store(&mut self, tf: Tf<Bytes>) {
+        let id = id_of(&tf);
+        self.handoff.offer(id, tf.bytes());
+        self.tfs.insert(id, tf);
+    }
+
+    /// Revokes what was stored of a TF by this life, or by former lives.
+    pub(super) fn unstore(&mut self, run: RunId, tf: TfId, by_former: bool) {
+        if by_former {
+            for stored in self.former.remove(&(run, tf)).into_iter().flatten() {
+                self.handoff.revoke(stored.writer, HandoffId::of(&stored.copy));
+            }
+            return;
+        }
+        let is_it = |id: &HandoffId| id.run == run && id.tf == tf;
+        let ids: Vec<HandoffId> = self.stored.keys().copied().filter(is_it).collect();
+        for id in ids {
+            if let Some(stored) = self.stored.remove(&id) {
+                self.handoff.revoke(stored.writer, id);
+            }
+        }
+        let ids: Vec<HandoffId> = self.tfs.keys().copied().filter(is_it).collect();
+        for id in ids {
+            self.tfs.remove(&id);
+            self.handoff.withdraw(id);
+        }
+    }
+
+    /// Publishes what a former life has stored of a TF.
+    pub(super) fn recover(&mut self, run: RunId, item: &Recover) {
+        let Recover {
+            tf, incarnation, ..
+        } = *item;
+        let of_life = |stored: &Stored| {
+            let held = stored.of.as_ref();
+            held.is_some_and(|held| held.incarnation == incarnation)
+        };
+        let mut found = None;
+        let mut stored = self.former.remove(&(run, tf)).unwrap_or_default();
+        // The highest copy counts, if several writers have one.
+        stored.sort_by_key(|stored| std::cmp::Reverse(stored.copy.copy));
+        for stored in stored {
+            if found.is_some() || !of_life(&stored) {
+                self.handoff.revoke(stored.writer, HandoffId::of(&stored.copy));
+                continue;
+            }
+            let held = stored.of.as_ref().expect("it is of that life");
+            let flps: Vec<_> = held.parts.iter().map(|part| part.source.flp).collect();
+            let has_all = item.parts.iter().all(|flp| flps.contains(flp));
+            if has_all && flps.len() == item.parts.len() {
+                found = Some(Recovered {
+                    attempt: stored.copy.attempt,
+                    bytes: held.parts.iter().map(|part| part.bytes).sum(),
+                    parts: held.parts.iter().map(part_of).collect(),
+                    missing: item.missing.iter().map(|flp| flp.0).collect(),
+                });
+                self.publish(stored.writer, stored.copy);
+            } else {
+                self.handoff.revoke(stored.writer, HandoffId::of(&stored.copy));
+            }
+        }
+        self.events.push_back(LinksEvent::Recovered {
+            run,
+            tf,
+            incarnation,
+            found,
+        });
+    }
+
+    fn publish(&mut self, writer: u16, copy: TfCopy) {
+        if let Some(to_publish) = self.to_publish.get_mut(usize::from(writer)) {
+            to_publish.insert(HandoffId::of(&copy), copy);
+        }
+    }
+
+    /// Takes back TFs that no writer was sent.
+    pub(super) fn recall(&mut self, run: RunId, tfs: &std::collections::BTreeSet<TfId>) -> Vec<Tf<Bytes>> {
+        let is_it = |id: &&HandoffId| id.run == run && tfs.contains(&id.tf);
+        let ids: Vec<HandoffId> = self.tfs.keys().filter(is_it).copied().collect();
+        let unsent = ids.into_iter().filter(|id| self.handoff.recall(*id));
+        let unsent: Vec<HandoffId> = unsent.collect();
+        unsent.iter().filter_map(|id| self.tfs.remove(id)).collect()
+    }
+
+    /// TFs that are here.
+    pub(super) fn tfs(&self) -> usize {
+        self.tfs.len()
+    }
+
+    /// Whether messages wait that writers have to get before the EPN ends.
+    pub(super) fn has_messages(&self) -> bool {
+        let is_open = |link: &Link| matches!(link.state, State::Open { .. });
+        let waits = |(link, to_publish): (&Link, &BTreeMap<_, _>)| {
+            is_open(link) && (!link.outbox.is_empty() || !to_publish.is_empty())
+        };
+        self.links.iter().zip(&self.to_publish).any(waits)
+    }
+
+    /// Whether every writer that can be reached has said what it holds of former lives of this EPN.
+    pub(super) fn have_said_held(&self) -> bool {
+        self.links.iter().all(|link| link.has_said_held)
+    }
+
+    /// Takes the list of TFs that writers hold of former lives.
+    pub(super) fn former(&self) -> Vec<(RunId, TfId)> {
+        self.former.keys().copied().collect()
+    }
+
+    /// Returns the next event.
+    pub(super) fn poll_event(&mut self) -> Option<LinksEvent> {
+        self.events.pop_front()
+    }
+
+    fn index_of(&self, conn: ConnId) -> Option<u16> {
+        let at = self.links.iter().position(|link| link.conn() == Some(conn))?;
+        u16::try_from(at).ok()
+    }
+
+    /// Handles an event of the transport.
+    pub(super) fn handle(&mut self, now: Timestamp, event: Net) {
+        match event {
+            Net::Connected { conn } => self.check_peer(conn),
+            Net::Received { conn, frame, .. } => self.handle_frame(now, conn, &frame),
+            Net::Writable { conn } => {
+                if let Some(writer) = self.index_of(conn) {
+                    self.flush(writer);
+                }
+            }
+            Net::Closed { conn, reason } => self.handle_closed(now, conn, &reason),
+            Net::Accepted { conn, .. } => self.transport.close(conn),
+            Net::Woken => {}
+        }
+    }
+
+    fn check_peer(&mut self, conn: ConnId) {
+        let Some(writer) = self.index_of(conn) else {
+            return;
+        };
+        let link = &self.links[usize::from(writer)];
+        if let Some(detail) = security::denial(&self.transport, conn, link.node) {
+            warn!(writer, detail, "What answers is not this writer");
+            self.transport.close(conn);
+        }
+    }
+
+    fn handle_closed(&mut self, now: Timestamp, conn: ConnId, reason: &CloseReason) {
+        let Some(writer) = self.index_of(conn) else {
+            return;
+        };
+        let link = &mut self.links[usize::from(writer)];
+        if matches!(link.state, State::Open { .. }) {
+            warn!(writer, %reason, "The stream to a writer has closed");
+        } else if link.told_at.is_none_or(|at| now.since(at) >= TELL_EVERY) {
+            link.told_at = Some(now);
+            warn!(writer, address = link.address, %reason, "A writer cannot be reached");
+        }
+        link.state = State::Down {
+            retry_at: now + link.pause,
+        };
+        link.pause = (link.pause * 2).min(PAUSE_LAST);
+        link.outbox.clear();
+        self.handoff.handle_closed(writer);
+    }
+
+    fn handle_frame(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+        let Some(writer) = self.index_of(conn) else {
+            return;
+        };
+        let control = match (frame.kind, Control::decode(&frame.head)) {
+            (WireKind::Control, Ok((_, control))) => control,
+            (_, Err(error)) => {
+                warn!(writer, %error, "A writer sends what cannot be read");
+                return self.transport.close(conn);
+            }
+            _ => return self.transport.close(conn),
+        };
+        match control {
+            Control::Challenge { nonce } => self.greet(conn, writer, nonce),
+            Control::WriterWelcome(welcome) => {
+                let link = &mut self.links[usize::from(writer)];
+                link.state = State::Open { conn };
+                link.pause = PAUSE_FIRST;
+                link.told_at = None;
+                self.handoff.handle_welcome(now, writer, welcome);
+            }
+            Control::WriterPulse(pulse) => self.handoff.handle_pulse(now, writer, &pulse),
+            Control::Written(tfs) => {
+                for tf in tfs {
+                    self.handle_written(now, writer, tf);
+                }
+            }
+            Control::Voided(copies) => self.handoff.handle_voided(writer, &copies),
+            Control::Moves(moves) => self.handoff.handle_moves(writer, &moves),
+            Control::Held(tfs) => self.handle_held(writer, tfs),
+            Control::Rejected { code, detail } => reject::log_rejection("a writer", code, &detail),
+            other => debug!(message = other.name(), "A message that is not for an EPN"),
+        }
+    }
+
+    fn greet(&mut self, conn: ConnId, writer: u16, nonce: u64) {
+        let hello = WriterHello {
+            writer,
+            epn: self.target,
+            nonce,
+        };
+        let frame = reject::on_data_stream(self.target.epn.into(), &Control::WriterHello(hello));
+        // A stream that takes nothing has closed, which comes as an event.
+        let _ = self.transport.send(conn, frame);
+    }
+
+    fn handle_written(&mut self, now: Timestamp, writer: u16, written: WrittenTf) {
+        if !self.handoff.handle_written(now, writer, &written.copy) {
+            return;
+        }
+        let id = HandoffId::of(&written.copy);
+        let Some(tf) = self.tfs.remove(&id) else {
+            return;
+        };
+        let streams: Vec<StreamEvent> = written.streams.into_iter().map(fate_of).collect();
+        if !self.is_held {
+            self.events.push_back(LinksEvent::Done(Done { tf, streams }));
+            return;
+        }
+        let stored = Stored {
+            writer,
+            copy: written.copy,
+            streams,
+            of: None,
+        };
+        self.stored.insert(id, stored);
+        self.events.push_back(LinksEvent::Stored(id.run, id.tf));
+    }
+
+    /// Notes what a writer holds of former lives. The list comes in pieces, and ends with an empty one.
+    fn handle_held(&mut self, writer: u16, tfs: Vec<HeldTf>) {
+        if tfs.is_empty() {
+            self.links[usize::from(writer)].has_said_held = true;
+        }
+        for held in tfs {
+            let copy = held.copy;
+            let known = self.former.entry((copy.run, copy.tf)).or_default();
+            if known.iter().any(|it| it.writer == writer && it.copy == copy) {
+                continue;
+            }
+            known.push(Stored {
+                writer,
+                copy,
+                streams: Vec::new(),
+                of: Some(held),
+            });
+        }
+    }
+
+    /// Opens streams that are due, sends TFs, and looks for writers that hang.
+    pub(super) fn handle_tick(&mut self, now: Timestamp) {
+        for at in 0..self.links.len() {
+            self.tick_link(now, at);
+        }
+        self.handoff.handle_tick(now);
+        while let Some(action) = self.handoff.poll() {
+            self.act(action);
+        }
+        for writer in 0..self.links.len() {
+            let to_publish = &mut self.to_publish[writer];
+            if matches!(self.links[writer].state, State::Open { .. }) && !to_publish.is_empty() {
+                let copies = std::mem::take(to_publish).into_values().collect::<Vec<TfCopy>>();
+                for some in copies.chunks(Control::ENTRIES_MAX) {
+                    self.send(writer, &Control::Publish(some.to_vec()));
+                }
+            }
+        }
+        while let Some(news) = self.handoff.poll_news() {
+            self.tell(news);
+        }
+        self.look_for_writers(now);
+    }
+
+    fn tick_link(&mut self, now: Timestamp, at: usize) {
+        let link = &mut self.links[at];
+        match link.state {
+            State::Down { retry_at } if retry_at <= now => {
+                match self.transport.connect_bulk(&link.address) {
+                    Ok(conn) => link.state = State::Greeting { conn, since: now },
+                    Err(error) => {
+                        warn!(writer = at, %error, "Cannot begin a stream to a writer");
+                        link.state = State::Down {
+                            retry_at: now + PAUSE_LAST,
+                        };
+                    }
+                }
+            }
+            State::Greeting { conn, since } if now.since(since) >= 4 * CHALLENGE_WITHIN => {
+                // Its end comes as an event.
+                self.transport.close(conn);
+            }
+            _ => {}
+        }
+    }
+
+    fn act(&mut self, action: HandoffAction) {
+        match action {
+            HandoffAction::Send {
+                writer,
+                copy,
+                may_be_here,
+                elsewhere,
+            } => self.send_tf(writer, copy, may_be_here, elsewhere),
+            HandoffAction::Void { writer, copies } => {
+                for some in copies.chunks(Control::ENTRIES_MAX) {
+                    self.send(writer.into(), &Control::Void(some.to_vec()));
+                }
+            }
+            HandoffAction::Settled { writer, moves } => {
+                for some in moves.chunks(Control::ENTRIES_MAX) {
+                    self.send(writer.into(), &Control::Settled(some.to_vec()));
+                }
+            }
+            HandoffAction::Close { writer } => {
+                let link = &self.links[usize::from(writer)];
+                if let Some(conn) = link.conn() {
+                    warn!(writer, "A writer is silent; its stream is closed");
+                    self.transport.close(conn);
+                }
+            }
+        }
+    }
+
+    fn send_tf(&mut self, writer: u16, copy: TfCopy, may_be_here: bool, elsewhere: Vec<u16>) {
+        let id = HandoffId::of(&copy);
+        let Some(tf) = self.tfs.get(&id) else {
+            return;
+        };
+        let record = Record {
+            copy,
+            is_redelivered: tf.is_redelivered,
+            is_held: self.is_held,
+            may_be_here,
+            parts: u32::try_from(tf.parts.len()).unwrap_or(u32::MAX),
+            bytes: tf.bytes(),
+            missing: tf.missing.clone(),
+            elsewhere,
+        };
+        let mut frames = vec![reject::on_data_stream(
+            self.target.epn.into(),
+            &Control::Record(record),
+        )];
+        frames.extend(tf.parts.iter().map(|part| {
+            let header = StfHeader {
+                key: StfKey {
+                    run: tf.run,
+                    tf: tf.tf,
+                    source: part.source,
+                },
+                attempt: tf.attempt,
+                format: part.format,
+                digest: part.digest,
+                payload_bytes: part.bytes,
+            };
+            Frame {
+                kind: WireKind::Stf,
+                head: Bytes::copy_from_slice(&header.encode()),
+                body: part.payload.clone(),
+            }
+        }));
+        self.links[usize::from(writer)].outbox.extend(frames);
+        self.flush(writer);
+    }
+
+    fn send(&mut self, writer: usize, control: &Control) {
+        let frame = reject::on_data_stream(self.target.epn.into(), control);
+        if let Some(link) = self.links.get_mut(writer) {
+            link.outbox.push_back(frame);
+            self.flush(u16::try_from(writer).unwrap_or(u16::MAX));
+        }
+    }
+
+    /// Sends what waits for a writer, as far as its stream has room.
+    fn flush(&mut self, writer: u16) {
+        let link = &mut self.links[usize::from(writer)];
+        let Some(conn) = link.conn() else {
+            return link.outbox.clear();
+        };
+        while let Some(frame) = link.outbox.pop_front() {
+            match self.transport.send(conn, frame) {
+                Ok(()) => {}
+                Err(SendError::Full(frame)) => return link.outbox.push_front(frame),
+                // The end of the stream comes as an event.
+                Err(SendError::Closed) => return link.outbox.clear(),
+                Err(SendError::TooLarge(error)) => {
+                    error!(writer, %error, "A TF cannot be sent to a writer");
+                    self.transport.close(conn);
+                    return link.outbox.clear();
+                }
+            }
+        }
+    }
+
+    fn tell(&self, news: WriterNews) {
+        match news {
+            WriterNews::Takes(writer) => info!(writer, "A writer takes TFs"),
+            WriterNews::Gone(_, 0) => {}
+            WriterNews::Gone(writer, tfs) => {
+                warn!(writer, tfs, "TFs that a writer has not acknowledged go to another one");
+            }
+            WriterNews::Full(writer) => warn!(writer, "The disks of a writer take nothing now"),
+            WriterNews::TooLarge(id, bytes) => error!(
+                tf_id = id.tf.0,
+                bytes,
+                "A TF is larger than the window of every writer: raise writer.capacity_bytes"
+            ),
+        }
+    }
+
+    /// Reports when no writer has taken TFs for a while, and when one does again.
+    fn look_for_writers(&mut self, now: Timestamp) {
+        if self.handoff.can_write() {
+            self.alone_since = None;
+            if std::mem::take(&mut self.is_stuck) {
+                self.events.push_back(LinksEvent::Resumed);
+            }
+            return;
+        }
+        let since = *self.alone_since.get_or_insert(now);
+        if !self.is_stuck && now.since(since) >= ALONE_MAX && !self.tfs.is_empty() {
+            self.is_stuck = true;
+            let all: Vec<&str> = self.links.iter().map(|link| link.address.as_str()).collect();
+            let why = format!("no writer takes TFs, of those at {}", all.join(", "));
+            self.events.push_back(LinksEvent::Stuck(why));
+        }
+    }
+}
