@@ -206,7 +206,9 @@ fn memory(args: &Args, config: &FarmConfig) -> String {
         let budget = config.memory_budget(role);
         at_start += budget.at_start as f64 / 1e6 * count as f64;
         most += budget.total() as f64 / 1e6 * count as f64;
-        format!("{:.0} an {}", budget.at_start as f64 / 1e6, name_of(role))
+        let article = if role == Role::Writer { "a" } else { "an" };
+        let name = name_of(role);
+        format!("{:.0} {article} {name}", budget.at_start as f64 / 1e6)
     });
     let each = each.collect::<Vec<String>>().join(", ");
     format!(

@@ -114,8 +114,8 @@ fn node_of(role: &str, index: &str) -> Option<NodeId> {
         Role::Operator,
         Role::Writer,
     ]
-        .into_iter()
-        .find(|known| known.to_string() == role)?;
+    .into_iter()
+    .find(|known| known.to_string() == role)?;
     let number: u16 = index.parse().ok()?;
     // One spelling only: neither "+3" nor "03".
     let is_plain = number.to_string() == index;

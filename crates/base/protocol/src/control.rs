@@ -119,7 +119,8 @@ pub enum Control {
     Void(Vec<TfCopy>),
     /// Answers [`Moves`](Self::Moves): earlier copies of these TFs do not count any more.
     Settled(Vec<Move>),
-    /// TFs that were stored before they were committed, and are committed now.
+    /// TFs that were stored before they were committed, and are committed now. Repeated on each new stream until each
+    /// is answered by [`Published`](Self::Published).
     Publish(Vec<TfCopy>),
 
     // Writer → EPN
@@ -134,8 +135,10 @@ pub enum Control {
     /// Copies that the writer has of TFs with earlier copies at other writers, where they may still count. Repeated
     /// on each new stream until answered by [`Settled`](Self::Settled).
     Moves(Vec<Move>),
-    /// TFs that former lives of the EPN have stored at the writer before they were committed.
+    /// TFs that former lives of the EPN have stored at the writer before they were committed. An empty list ends them.
     Held(Vec<HeldTf>),
+    /// Answers [`Publish`](Self::Publish): these TFs count.
+    Published(Vec<TfCopy>),
 
     // any → any
     /// Rejection of a frame that the receiver sent. The stream is closed behind it, or goes on if that does no harm.

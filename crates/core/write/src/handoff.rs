@@ -7,7 +7,9 @@
 //!
 //! The driver has the streams: it feeds their events, and carries out [`HandoffAction`]s. No clock and no socket here.
 
-use sheaf_placement::{Finished, Job, LoadView, Policy, TargetId, TargetLoad, UnknownPolicy, policy};
+use sheaf_placement::{
+    Finished, Job, LoadView, Policy, TargetId, TargetLoad, UnknownPolicy, policy,
+};
 use sheaf_protect::protect;
 use sheaf_protocol::control::{Move, TfCopy, WriterPulse, WriterWelcome};
 use sheaf_protocol::{Attempt, Incarnation, RunId, TfId, Timestamp};
@@ -187,7 +189,9 @@ impl Handoff {
         Ok(Self {
             policy: policy::by_name(&config.policy, config.seed)?,
             view,
-            writers: (0..config.writers).map(|_| WriterState::default()).collect(),
+            writers: (0..config.writers)
+                .map(|_| WriterState::default())
+                .collect(),
             pending: BTreeMap::new(),
             queue: VecDeque::new(),
             actions: VecDeque::new(),
@@ -209,6 +213,20 @@ impl Handoff {
         };
         if let std::collections::btree_map::Entry::Vacant(entry) = self.pending.entry(id) {
             entry.insert(pending);
+            self.queue.push_back(id);
+        }
+    }
+
+    /// Takes a TF of which the writer `at`, which is gone, has a copy that is not published.
+    pub fn offer_moved(&mut self, id: HandoffId, bytes: u64, copy: u32, at: u16) {
+        let pending = Pending {
+            bytes,
+            copy,
+            at: None,
+            tried: vec![at],
+            sent_at: Timestamp(0),
+        };
+        if self.pending.insert(id, pending).is_none() {
             self.queue.push_back(id);
         }
     }
@@ -296,7 +314,10 @@ impl Handoff {
             });
         }
         // The load of other EPNs counts as far as it leaves this one half of its window.
-        let own = self.view.get(target(writer)).map_or(0, |it| it.booked_bytes);
+        let own = self
+            .view
+            .get(target(writer))
+            .map_or(0, |it| it.booked_bytes);
         let others = pulse.queued_bytes.saturating_sub(own);
         let scaled = u128::from(others) * u128::from(welcome.window_bytes)
             / u128::from(pulse.capacity_bytes.max(1));
@@ -350,7 +371,10 @@ impl Handoff {
             if number <= copy.copy {
                 state.to_void.remove(&id);
                 let copy = *copy;
-                settled.entry(holder).or_default().push(Move { copy, from: writer });
+                settled
+                    .entry(holder)
+                    .or_default()
+                    .push(Move { copy, from: writer });
             }
         }
         for (holder, moves) in settled {
@@ -406,9 +430,8 @@ impl Handoff {
     /// Looks for writers that are silent or full, and places what waits.
     pub fn handle_tick(&mut self, now: Timestamp) {
         for (writer, state) in (0..).zip(&mut self.writers) {
-            let is_silent = |since: Timestamp| {
-                now.since(since) >= self.config.silence + state.run_delay
-            };
+            let is_silent =
+                |since: Timestamp| now.since(since) >= self.config.silence + state.run_delay;
             if state.welcome.is_some() && is_silent(state.heard_at) {
                 // Once for each stream: it is closed next.
                 state.heard_at = now;
@@ -427,7 +450,8 @@ impl Handoff {
                 let copies = state.to_void.iter();
                 let copies: Vec<TfCopy> = copies.map(|(id, (copy, _))| id.copy(*copy)).collect();
                 if !copies.is_empty() {
-                    self.actions.push_back(HandoffAction::Void { writer, copies });
+                    self.actions
+                        .push_back(HandoffAction::Void { writer, copies });
                 }
             }
         }
@@ -500,7 +524,11 @@ impl Handoff {
         let state = &mut self.writers[usize::from(writer)];
         state.unacknowledged.insert(id);
         // The copy that is sent now is the one that counts there.
-        if state.to_void.get(&id).is_some_and(|(below, _)| *below <= copy) {
+        if state
+            .to_void
+            .get(&id)
+            .is_some_and(|(below, _)| *below <= copy)
+        {
             state.to_void.remove(&id);
         }
         for other in &elsewhere {

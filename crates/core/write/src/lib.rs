@@ -18,6 +18,7 @@
 
 mod assign;
 mod checksum;
+mod copies;
 mod disk;
 mod fates;
 mod handoff;
@@ -31,6 +32,7 @@ mod writer;
 
 pub use assign::{Assignment, Unit, UnknownAssignment, assignments};
 pub use checksum::{Kinds, Summing, Sums, SumsError, combine_adler32};
+pub use copies::Copies;
 pub use disk::{DiskLoad, LeftOut, Space};
 pub use fates::{Fates, Lost};
 pub use handoff::{Handoff, HandoffAction, HandoffConfig, HandoffId, WriterNews};
@@ -38,7 +40,7 @@ pub use id::{FileId, Place, StreamId};
 pub use intake::{DiskNews, Intake, IntakeConfig, IntakeError, Planned, Want};
 pub use names::{SharedName, disk_nodes};
 pub use overload::{Overload, ShedReason};
-pub use receipts::{CopyRow, CopyState, HeldRow, ReceiptAction, Received, Receipts};
+pub use receipts::{CopyRow, CopyState, HeldRow, ReceiptAction, Receipts, Received};
 pub use template::{FileName, Template, TemplateError, check_word};
 pub use writer::{
     Action, Checkpoint, ClosedFile, Counts, Limits, OpenedFile, Refused, Segment, StreamConfig,

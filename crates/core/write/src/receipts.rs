@@ -7,9 +7,9 @@
 
 use crate::handoff::HandoffId;
 use sheaf_protect::protect;
+use sheaf_protocol::FlpId;
 use sheaf_protocol::Target;
 use sheaf_protocol::control::{HeldPart, HeldTf, Move, Record, StreamFate, TfCopy, WrittenTf};
-use sheaf_protocol::FlpId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Written TFs that are remembered in case they come again.
@@ -92,6 +92,13 @@ pub enum ReceiptAction<C> {
     },
     /// Answer that lower copies are void.
     Voided {
+        /// The stream.
+        to: C,
+        /// The TF.
+        copy: TfCopy,
+    },
+    /// Answer that a TF counts which was stored before it was committed.
+    Published {
         /// The stream.
         to: C,
         /// The TF.
@@ -292,7 +299,9 @@ impl<C: Copy + Ord> Receipts<C> {
     fn take_last(&mut self, id: HandoffId) -> Option<Writing<C>> {
         let writing = self.writing.get_mut(&id)?;
         writing.times -= 1;
-        (writing.times == 0).then(|| self.writing.remove(&id)).flatten()
+        (writing.times == 0)
+            .then(|| self.writing.remove(&id))
+            .flatten()
     }
 
     fn remember(&mut self, id: HandoffId, fates: Vec<StreamFate>) {
@@ -348,14 +357,20 @@ impl<C: Copy + Ord> Receipts<C> {
         }
     }
 
-    /// Notes that a TF which is stored here is committed.
-    pub fn handle_publish(&mut self, copy: &TfCopy) {
+    /// Handles the notice of the stream `to` that a TF which is stored here is committed.
+    pub fn handle_publish(&mut self, to: C, copy: &TfCopy) {
         let id = HandoffId::of(copy);
-        if let Some(row) = self.rows.get_mut(&id)
-            && row.held.take().is_some()
-        {
-            self.keep(id);
+        if let Some(row) = self.rows.get_mut(&id) {
+            if row.state == CopyState::Void {
+                return;
+            }
+            if row.held.take().is_some() {
+                self.keep(id);
+            }
         }
+        let copy = *copy;
+        self.actions
+            .push_back(ReceiptAction::Published { to, copy });
     }
 
     /// Returns the copies here of TFs whose earlier copies may still count elsewhere.
@@ -365,7 +380,9 @@ impl<C: Copy + Ord> Receipts<C> {
         let rows = self.rows.iter().filter(|(_, row)| counts(row));
         let moves = rows.flat_map(|(id, row)| {
             let copy = id.copy(row.copy);
-            row.elsewhere.iter().map(move |from| Move { copy, from: *from })
+            row.elsewhere
+                .iter()
+                .map(move |from| Move { copy, from: *from })
         });
         moves.collect()
     }

@@ -72,7 +72,11 @@ impl Held {
     }
 }
 
-fn broken(column: usize, kind: Type, error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
+fn broken(
+    column: usize,
+    kind: Type,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, kind, Box::new(error))
 }
 
@@ -89,15 +93,21 @@ fn copy_of(row: &Row<'_>) -> rusqlite::Result<(HandoffId, CopyRow)> {
     let state = CopyState::ALL.into_iter().find(|it| it.name() == state);
     let elsewhere: String = row.get(5)?;
     let writers = elsewhere.split(' ').filter(|word| !word.is_empty());
-    let writers = writers.map(str::parse).collect::<Result<BTreeSet<u16>, _>>();
+    let writers = writers
+        .map(str::parse)
+        .collect::<Result<BTreeSet<u16>, _>>();
     let held: Option<String> = row.get(6)?;
-    let held = held.map(|text| serde_json::from_str::<Held>(&text)).transpose();
+    let held = held
+        .map(|text| serde_json::from_str::<Held>(&text))
+        .transpose();
     let copy = CopyRow {
         copy: row.get(3)?,
         // Another one cannot be in the table.
         state: state.unwrap_or(CopyState::Void),
         elsewhere: writers.map_err(|error| broken(5, Type::Text, error))?,
-        held: held.map_err(|error| broken(6, Type::Text, error))?.map(Held::row),
+        held: held
+            .map_err(|error| broken(6, Type::Text, error))?
+            .map(Held::row),
     };
     Ok((id_of(row)?, copy))
 }
@@ -111,7 +121,10 @@ fn put(connection: &Connection, id: HandoffId, row: Option<&CopyRow>) -> rusqlit
         return connection.prepare(sql)?.execute(key).map(drop);
     };
     let elsewhere: Vec<String> = row.elsewhere.iter().map(u16::to_string).collect();
-    let held = row.held.as_ref().map(|held| serde_json::to_string(&Held::of(held)));
+    let held = row
+        .held
+        .as_ref()
+        .map(|held| serde_json::to_string(&Held::of(held)));
     let held = held
         .transpose()
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
@@ -237,7 +250,10 @@ mod tests {
         let rows = [(id(1), Some(moved.clone())), (id(2), Some(void.clone()))];
         table.keep(&rows.into()).expect("kept");
         let table = CopyTable::open(folder.path()).expect("again");
-        assert_eq!(table.rows().expect("rows"), [(id(1), moved), (id(2), void.clone())]);
+        assert_eq!(
+            table.rows().expect("rows"),
+            [(id(1), moved), (id(2), void.clone())]
+        );
         table.keep(&[(id(1), None)].into()).expect("removed");
         let found = Catalogue::read(folder.path()).expect("a reader").copies();
         assert_eq!(found.expect("rows"), [(id(2), void)].into());

@@ -32,8 +32,8 @@ mod shipments;
 mod worker;
 
 pub use catalogue::{Catalogue, CatalogueError, CatalogueLock, FileRow, FileState, Wanted};
-pub use copies::CopyTable;
 pub use compare::{compare_file, compare_sums};
+pub use copies::CopyTable;
 pub use disks::{Disks, DisksEvent};
 pub use durability::Durability;
 pub use engine::{Engine, EngineConfig, EngineError, EngineEvent};

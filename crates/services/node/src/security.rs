@@ -305,7 +305,8 @@ pub(crate) fn may_send(role: Role, control: &Control) -> bool {
         | Control::Written(_)
         | Control::Voided(_)
         | Control::Moves(_)
-        | Control::Held(_) => false,
+        | Control::Held(_)
+        | Control::Published(_) => false,
     }
 }
 

@@ -21,7 +21,7 @@ use sheaf_protocol::{
 };
 use sheaf_stream_files::{CatalogueError, CopyTable};
 use sheaf_transport::{ConnId, Event as Net, Frame, Refusal, SendError, Transport};
-use sheaf_write::{CopyRow, HandoffId, ReceiptAction, Received, Receipts};
+use sheaf_write::{CopyRow, HandoffId, ReceiptAction, Receipts, Received};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tracing::{debug, error, info, warn};
@@ -33,7 +33,8 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) const EPNS: Metric =
     Metric::gauge("writer_epns", "EPNs that have a stream open to the writer.");
-pub(crate) const TFS: Metric = Metric::counter("writer_tfs_total", "TFs that came whole from EPNs.");
+pub(crate) const TFS: Metric =
+    Metric::counter("writer_tfs_total", "TFs that came whole from EPNs.");
 pub(crate) const BYTES: Metric =
     Metric::counter("writer_bytes_total", "Payload bytes of the TFs that came.");
 pub(crate) const WRITTEN: Metric = Metric::counter(
@@ -144,6 +145,7 @@ pub struct WriterNode<T> {
     /// Answers that wait for the rows.
     written: Vec<(ConnId, WrittenTf)>,
     voided: Vec<(ConnId, TfCopy)>,
+    published: Vec<(ConnId, TfCopy)>,
     queued_bytes: u64,
     is_full: bool,
     leaving_since: Option<Timestamp>,
@@ -190,6 +192,7 @@ impl<T: Transport> WriterNode<T> {
             rows: BTreeMap::new(),
             written: Vec::new(),
             voided: Vec::new(),
+            published: Vec::new(),
             queued_bytes: 0,
             is_full: false,
             leaving_since: None,
@@ -270,7 +273,11 @@ impl<T: Transport> WriterNode<T> {
 
     /// Brings the metrics of the node up to date.
     pub fn export(&self, registry: &Registry) {
-        let epns = self.peers.values().filter(|peer| peer.epn.is_some()).count();
+        let epns = self
+            .peers
+            .values()
+            .filter(|peer| peer.epn.is_some())
+            .count();
         registry.set(&EPNS, &[], u64::try_from(epns).unwrap_or(u64::MAX));
         let Counts {
             tfs,
@@ -363,7 +370,7 @@ impl<T: Transport> WriterNode<T> {
             (Control::Settled(moves), Some(_)) => self.receipts.handle_settled(&moves),
             (Control::Publish(copies), Some(_)) => {
                 for copy in &copies {
-                    self.receipts.handle_publish(copy);
+                    self.receipts.handle_publish(conn, copy);
                 }
             }
             (other, Some(_)) => {
@@ -447,7 +454,10 @@ impl<T: Transport> WriterNode<T> {
         let copy = arriving.record.copy;
         let of = (header.key.run, header.key.tf, header.attempt);
         if of != (copy.run, copy.tf, copy.attempt) {
-            let detail = format!("an STF of TF {} in the record of TF {}", header.key.tf, copy.tf);
+            let detail = format!(
+                "an STF of TF {} in the record of TF {}",
+                header.key.tf, copy.tf
+            );
             return self.reject(now, conn, Code::WrongStream, &detail);
         }
         let digest = digest.unwrap_or_else(|| crc32c(&frame.body));
@@ -470,7 +480,10 @@ impl<T: Transport> WriterNode<T> {
 
     /// Takes a TF whose STFs are all here.
     fn complete(&mut self, now: Timestamp, conn: ConnId, epn: Target) {
-        let arriving = self.peers.get_mut(&conn).and_then(|peer| peer.arriving.take());
+        let arriving = self
+            .peers
+            .get_mut(&conn)
+            .and_then(|peer| peer.arriving.take());
         let Some(Arriving { record, parts }) = arriving else {
             return;
         };
@@ -547,6 +560,7 @@ impl<T: Transport> WriterNode<T> {
         let is_arriving = self.peers.values().any(|peer| peer.arriving.is_some());
         let has_answers = !self.written.is_empty()
             || !self.voided.is_empty()
+            || !self.published.is_empty()
             || self.peers.values().any(|peer| !peer.outbox.is_empty());
         let is_idle = self.receipts.writing() == 0 && !is_arriving && !has_answers;
         // EPNs have to hear that it leaves before it does.
@@ -599,7 +613,8 @@ impl<T: Transport> WriterNode<T> {
                     bytes,
                 } => {
                     self.queued_bytes = self.queued_bytes.saturating_sub(bytes);
-                    self.receipts.handle_returned(HandoffId { run, tf, attempt });
+                    self.receipts
+                        .handle_returned(HandoffId { run, tf, attempt });
                 }
                 SinkEvent::Failed { error, .. } => {
                     warn!(error, "The disks take nothing now");
@@ -625,6 +640,7 @@ impl<T: Transport> WriterNode<T> {
                 }
                 ReceiptAction::Written { to, tf } => self.written.push((to, tf)),
                 ReceiptAction::Voided { to, copy } => self.voided.push((to, copy)),
+                ReceiptAction::Published { to, copy } => self.published.push((to, copy)),
                 ReceiptAction::Recall { id } => self.recall(id),
             }
         }
@@ -641,14 +657,22 @@ impl<T: Transport> WriterNode<T> {
                 self.send(conn, &Control::Written(some.to_vec()));
             }
         }
-        let mut voided: BTreeMap<ConnId, Vec<TfCopy>> = BTreeMap::new();
-        for (to, copy) in std::mem::take(&mut self.voided) {
-            self.counts.void += 1;
-            voided.entry(to).or_default().push(copy);
+        let voided = std::mem::take(&mut self.voided);
+        self.counts.void += u64::try_from(voided.len()).unwrap_or(u64::MAX);
+        self.answer(voided, Control::Voided);
+        let published = std::mem::take(&mut self.published);
+        self.answer(published, Control::Published);
+    }
+
+    /// Sends answers about copies, those of one stream together.
+    fn answer(&mut self, answers: Vec<(ConnId, TfCopy)>, of: impl Fn(Vec<TfCopy>) -> Control) {
+        let mut all: BTreeMap<ConnId, Vec<TfCopy>> = BTreeMap::new();
+        for (to, copy) in answers {
+            all.entry(to).or_default().push(copy);
         }
-        for (conn, copies) in voided {
+        for (conn, copies) in all {
             for some in copies.chunks(Control::ENTRIES_MAX) {
-                self.send(conn, &Control::Voided(some.to_vec()));
+                self.send(conn, &of(some.to_vec()));
             }
         }
     }

@@ -178,7 +178,8 @@ impl<'a, 'dir> Run<'a, 'dir> {
     fn dismiss_writers(&mut self) {
         let is_over = matches!(self.stage, Stage::Ending { .. } | Stage::Killed { .. });
         let is_writer = |node: &NodeId| node.role == Role::Writer;
-        if is_over && !self.are_writers_dismissed && self.farm.living_nodes().iter().all(is_writer) {
+        if is_over && !self.are_writers_dismissed && self.farm.living_nodes().iter().all(is_writer)
+        {
             self.are_writers_dismissed = true;
             self.farm.dismiss();
         }

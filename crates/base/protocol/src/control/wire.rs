@@ -82,6 +82,7 @@ wire_enum! {
     113 "voided" Voided(copies: Vec<TfCopy> = "voided copies");
     114 "moves" Moves(moves: Vec<Move> = "moves");
     115 "held" Held(tfs: Vec<HeldTf> = "held TFs");
+    116 "published" Published(copies: Vec<TfCopy> = "published copies");
 }
 
 wire_enum! {

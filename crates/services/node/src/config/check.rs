@@ -340,7 +340,12 @@ impl FarmConfig {
             );
         }
         let count = writer.addresses.len();
-        check.that(count <= 256, "writer.addresses", count, "at most 256 writers");
+        check.that(
+            count <= 256,
+            "writer.addresses",
+            count,
+            "at most 256 writers",
+        );
         check.both(
             count > 0 || !self.epn.sink.table().needs_writers(),
             "writer.addresses",

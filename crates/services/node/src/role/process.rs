@@ -108,7 +108,11 @@ impl Process {
             tcp.accepted_max + config.run.flps as usize + config.run.epns as usize;
         let consumers = match node.role {
             Role::Epn => config.epn.sink.table().descriptors_max(),
-            Role::Writer => config.writer.files.as_ref().map_or(0, StreamsSink::files_max),
+            Role::Writer => config
+                .writer
+                .files
+                .as_ref()
+                .map_or(0, StreamsSink::files_max),
             Role::Icn | Role::Flp | Role::Operator => 0,
         };
         let files = raise_files(connections_max, consumers, metrics.is_some())?;

@@ -370,7 +370,10 @@ impl StreamsSink {
 
     /// Returns the folder of `node` in the first directory, whose catalogue has what concerns all disks.
     pub(crate) fn first_folder(&self, node: NodeId) -> PathBuf {
-        let first = self.places().first().map_or_else(PathBuf::new, |(_, path)| path_for(path, node));
+        let first = self
+            .places()
+            .first()
+            .map_or_else(PathBuf::new, |(_, path)| path_for(path, node));
         first.join(node_name(node))
     }
 

@@ -44,13 +44,22 @@ impl Default for WritersSink {
 impl SinkKind for WritersSink {
     fn check(&self, check: &mut Check) {
         if let Err(unknown) = policy::by_name(&self.policy, 0) {
-            check.fail("epn.sink.policy", format!("\"{}\"", unknown.name), policy::choices());
+            check.fail(
+                "epn.sink.policy",
+                format!("\"{}\"", unknown.name),
+                policy::choices(),
+            );
         }
         for (key, found, most) in [
             ("epn.sink.window_tfs", u64::from(self.window_tfs), 1 << 20),
             ("epn.sink.silence_ms", self.silence_ms, 3_600_000),
         ] {
-            check.that((1..=most).contains(&found), key, found, format!("1 to {most}"));
+            check.that(
+                (1..=most).contains(&found),
+                key,
+                found,
+                format!("1 to {most}"),
+            );
         }
     }
 
@@ -78,12 +87,25 @@ impl SinkKind for WritersSink {
             // Of EPNs that draw lots each draws others.
             seed: u64::from(opening.target.epn.0) + 1,
         };
-        let handoff = Handoff::new(config).map_err(|error| SinkError::Writers(error.to_string()))?;
+        let handoff =
+            Handoff::new(config).map_err(|error| SinkError::Writers(error.to_string()))?;
         let transport = (access.transport)().map_err(SinkError::Thread)?;
         let waker = transport.waker();
         let is_held = opening.ack == Ack::Stored;
-        let links = Links::new(transport, opening.target, access.addresses, handoff, is_held);
-        let (thread, former) = WritersThread::spawn(links, waker, opening.queue_tfs, opening.registry, opening.wake)?;
+        let links = Links::new(
+            transport,
+            opening.target,
+            access.addresses,
+            handoff,
+            is_held,
+        );
+        let (thread, former) = WritersThread::spawn(
+            links,
+            waker,
+            opening.queue_tfs,
+            opening.registry,
+            opening.wake,
+        )?;
         Ok(match is_held {
             true => SinkHandle::storing(thread, former),
             false => SinkHandle::new(thread),

@@ -32,21 +32,22 @@ pub(super) struct Read {
 /// What cannot be read. What is damaged is a finding.
 pub(super) fn read(evidence: &mut Evidence, directories: &[PathBuf]) -> anyhow::Result<Read> {
     let mut read = Read::default();
-    let mut epns = streams::Epns::default();
+    let mut nodes = streams::Nodes::default();
     evidence.begin_sinks();
     for directory in directories {
         for folder in folders_of(evidence, directory)? {
             for path in sorted(&folder)? {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                if path.is_dir() && name.starts_with("epn-") {
-                    epns.add(&path);
+                let is_of_node = name.starts_with("epn-") || name.starts_with("writer-");
+                if path.is_dir() && is_of_node {
+                    nodes.add(&path);
                 } else {
                     read_file(evidence, &path, &mut read)?;
                 }
             }
         }
     }
-    epns.read(evidence, &mut read)?;
+    nodes.read(evidence, &mut read)?;
     Ok(read)
 }
 

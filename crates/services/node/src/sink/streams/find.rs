@@ -31,7 +31,12 @@ pub(super) struct Finder(BTreeMap<PathBuf, Content>);
 impl Finder {
     /// Returns whether a file of the stream in one of `folders` has the TF `id`, for the run and the block of `place`.
     /// What cannot be read is as if it were not there: then the TF is written.
-    pub(super) fn has(&mut self, folders: &[&Path], place: (u64, &str, u64), id: HandoffId) -> bool {
+    pub(super) fn has(
+        &mut self,
+        folders: &[&Path],
+        place: (u64, &str, u64),
+        id: HandoffId,
+    ) -> bool {
         let mut has = false;
         for folder in folders {
             has |= self.is_in(folder, place, id).unwrap_or_else(|error| {
@@ -43,7 +48,12 @@ impl Finder {
         has
     }
 
-    fn is_in(&mut self, folder: &Path, (run, stream, block): (u64, &str, u64), id: HandoffId) -> io::Result<bool> {
+    fn is_in(
+        &mut self,
+        folder: &Path,
+        (run, stream, block): (u64, &str, u64),
+        id: HandoffId,
+    ) -> io::Result<bool> {
         let wanted = Wanted {
             run: Some(run),
             stream: Some(stream.to_owned()),
@@ -119,9 +129,7 @@ fn read(mut file: File, format: StreamFormat, content: &mut Content) -> io::Resu
                 NextTf::Broken(_) | NextTf::End => return Ok(()),
             },
             StreamFormat::StfFile => match next_stf(&mut reader)? {
-                NextStf::Whole(tf, bytes) => {
-                    (stf_key(tf.run(), tf.counter()), bytes.len() as u64)
-                }
+                NextStf::Whole(tf, bytes) => (stf_key(tf.run(), tf.counter()), bytes.len() as u64),
                 NextStf::Broken(_) | NextStf::End => return Ok(()),
             },
             // Payloads do not tell their TF; a writer node has no such streams.

@@ -1,8 +1,8 @@
 //! The thread between an EPN and the engine that writes its files.
 
 use super::counters::Counters;
-use super::record::{Shared, TfRecord};
 use super::find::Finder;
+use super::record::{Shared, TfRecord};
 use super::select::StreamTable;
 use super::tell::Teller;
 use super::walk;

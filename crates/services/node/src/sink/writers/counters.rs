@@ -21,8 +21,11 @@ const TAKES: Metric = Metric::gauge(
 )
 .labels(&["writer"])
 .advice("0: it is away, silent, or its disks are full; the log says which");
-const WAITING: Metric = Metric::gauge("sink_writer_waiting_tfs", "TFs that wait for a writer node.")
-    .advice("above 0: no writer has room, see `sink_writer_takes`");
+const WAITING: Metric = Metric::gauge(
+    "sink_writer_waiting_tfs",
+    "TFs that wait for a writer node.",
+)
+.advice("above 0: no writer has room, see `sink_writer_takes`");
 const MOVED: Metric = Metric::counter(
     "sink_writer_moved_total",
     "TFs that were sent to another writer node, as the one before had not acknowledged them.",
@@ -34,7 +37,8 @@ const TO_VOID: Metric = Metric::gauge(
 .advice("they are voided when their writer comes back");
 
 /// All of them.
-pub(in crate::sink) const METRICS: [Metric; 6] = [UNACKNOWLEDGED, BYTES, TAKES, WAITING, MOVED, TO_VOID];
+pub(in crate::sink) const METRICS: [Metric; 6] =
+    [UNACKNOWLEDGED, BYTES, TAKES, WAITING, MOVED, TO_VOID];
 
 /// Metrics of one sink.
 pub(super) struct Counters {

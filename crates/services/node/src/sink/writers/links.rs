@@ -6,14 +6,17 @@ use crate::reject;
 use crate::security;
 use crate::sink::Recovered;
 use bytes::Bytes;
-use sheaf_protocol::control::{HeldPart, HeldTf, Record, Recover, StreamFate, TfCopy, WriterHello, WrittenTf};
+use sheaf_protocol::control::{
+    HeldPart, HeldTf, Record, Recover, StreamFate, TfCopy, WriterHello, WrittenTf,
+};
 use sheaf_protocol::{
-    Control, Incarnation, NodeId, Role, RunId, StfHeader, StfKey, Target, Tf, TfId, Timestamp, WireKind,
+    Control, Incarnation, NodeId, Role, RunId, StfHeader, StfKey, Target, Tf, TfId, Timestamp,
+    WireKind,
 };
 use sheaf_transport::{CloseReason, ConnId, Event as Net, Frame, SendError, Transport};
 use sheaf_verdict_log::event::PartEvent;
 use sheaf_write::{Handoff, HandoffAction, HandoffId, WriterNews};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tracing::{debug, error, info, warn};
 
@@ -90,6 +93,23 @@ impl Link {
     }
 }
 
+/// A TF that a writer is to publish.
+#[derive(Debug)]
+struct Publishing {
+    writer: u16,
+    copy: TfCopy,
+    /// Whether the writer was asked on its stream of now.
+    is_sent: bool,
+    what: Published,
+}
+
+/// A TF that is published: of this life, or of a former one.
+#[derive(Debug)]
+enum Published {
+    Own(Done),
+    Former(Incarnation, Recovered),
+}
+
 /// A TF that a writer has, and that is not committed.
 #[derive(Debug)]
 struct Stored {
@@ -112,8 +132,10 @@ pub(super) struct Links<T> {
     stored: BTreeMap<HandoffId, Stored>,
     /// TFs that writers hold of former lives.
     former: BTreeMap<(RunId, TfId), Vec<Stored>>,
-    /// Copies to be published at each writer, until they were sent.
-    to_publish: Vec<BTreeMap<HandoffId, TfCopy>>,
+    /// TFs that are sent before they are committed.
+    held: BTreeSet<HandoffId>,
+    /// TFs that are to be published, until their writers have answered.
+    publishing: BTreeMap<HandoffId, Publishing>,
     events: VecDeque<LinksEvent>,
     alone_since: Option<Timestamp>,
     is_stuck: bool,
@@ -171,7 +193,6 @@ impl<T: Transport> Links<T> {
         };
         let links: Vec<Link> = (0..).zip(addresses).map(link).collect();
         Self {
-            to_publish: links.iter().map(|_| BTreeMap::new()).collect(),
             links,
             transport,
             target,
@@ -180,6 +201,8 @@ impl<T: Transport> Links<T> {
             is_held,
             stored: BTreeMap::new(),
             former: BTreeMap::new(),
+            held: BTreeSet::new(),
+            publishing: BTreeMap::new(),
             events: VecDeque::new(),
             alone_since: None,
             is_stuck: false,
@@ -230,9 +253,8 @@ impl<T: Transport> Links<T> {
             ..
         }) = self.stored.remove(&id)
         {
-            self.publish(writer, copy);
-            self.events.push_back(LinksEvent::Done(Done { tf, streams }));
-            return;
+            let what = Published::Own(Done { tf, streams });
+            return self.publish(writer, copy, what);
         }
         self.handoff.offer(id, tf.bytes());
         self.tfs.insert(id, tf);
@@ -241,6 +263,7 @@ impl<T: Transport> Links<T> {
     /// Takes a TF that is to be stored before it is committed.
     pub(super) fn store(&mut self, tf: Tf<Bytes>) {
         let id = id_of(&tf);
+        self.held.insert(id);
         self.handoff.offer(id, tf.bytes());
         self.tfs.insert(id, tf);
     }
@@ -249,7 +272,8 @@ impl<T: Transport> Links<T> {
     pub(super) fn unstore(&mut self, run: RunId, tf: TfId, by_former: bool) {
         if by_former {
             for stored in self.former.remove(&(run, tf)).into_iter().flatten() {
-                self.handoff.revoke(stored.writer, HandoffId::of(&stored.copy));
+                self.handoff
+                    .revoke(stored.writer, HandoffId::of(&stored.copy));
             }
             return;
         }
@@ -263,6 +287,7 @@ impl<T: Transport> Links<T> {
         let ids: Vec<HandoffId> = self.tfs.keys().copied().filter(is_it).collect();
         for id in ids {
             self.tfs.remove(&id);
+            self.held.remove(&id);
             self.handoff.withdraw(id);
         }
     }
@@ -276,13 +301,14 @@ impl<T: Transport> Links<T> {
             let held = stored.of.as_ref();
             held.is_some_and(|held| held.incarnation == incarnation)
         };
-        let mut found = None;
+        let (mut found, mut at) = (None, None);
         let mut stored = self.former.remove(&(run, tf)).unwrap_or_default();
         // The highest copy counts, if several writers have one.
         stored.sort_by_key(|stored| std::cmp::Reverse(stored.copy.copy));
         for stored in stored {
             if found.is_some() || !of_life(&stored) {
-                self.handoff.revoke(stored.writer, HandoffId::of(&stored.copy));
+                self.handoff
+                    .revoke(stored.writer, HandoffId::of(&stored.copy));
                 continue;
             }
             let held = stored.of.as_ref().expect("it is of that life");
@@ -295,27 +321,85 @@ impl<T: Transport> Links<T> {
                     parts: held.parts.iter().map(part_of).collect(),
                     missing: item.missing.iter().map(|flp| flp.0).collect(),
                 });
-                self.publish(stored.writer, stored.copy);
+                at = Some((stored.writer, stored.copy));
             } else {
-                self.handoff.revoke(stored.writer, HandoffId::of(&stored.copy));
+                self.handoff
+                    .revoke(stored.writer, HandoffId::of(&stored.copy));
             }
         }
-        self.events.push_back(LinksEvent::Recovered {
-            run,
-            tf,
-            incarnation,
-            found,
-        });
+        if let Some(((writer, copy), found)) = at.zip(found) {
+            return self.publish(writer, copy, Published::Former(incarnation, found));
+        }
+        // One that is published already is answered when that is done.
+        let is_under_way = |id: &HandoffId| id.run == run && id.tf == tf;
+        if !self.publishing.keys().any(is_under_way) {
+            let found = None;
+            self.events.push_back(LinksEvent::Recovered {
+                run,
+                tf,
+                incarnation,
+                found,
+            });
+        }
     }
 
-    fn publish(&mut self, writer: u16, copy: TfCopy) {
-        if let Some(to_publish) = self.to_publish.get_mut(usize::from(writer)) {
-            to_publish.insert(HandoffId::of(&copy), copy);
+    fn publish(&mut self, writer: u16, copy: TfCopy, what: Published) {
+        let publishing = Publishing {
+            writer,
+            copy,
+            is_sent: false,
+            what,
+        };
+        self.publishing.insert(HandoffId::of(&copy), publishing);
+    }
+
+    fn handle_published(&mut self, copy: &TfCopy) {
+        let id = HandoffId::of(copy);
+        let is_it = |it: &Publishing| it.copy == *copy;
+        if !self.publishing.get(&id).is_some_and(is_it) {
+            return;
+        }
+        match self.publishing.remove(&id).map(|it| it.what) {
+            Some(Published::Own(done)) => self.events.push_back(LinksEvent::Done(done)),
+            Some(Published::Former(incarnation, found)) => {
+                self.events.push_back(LinksEvent::Recovered {
+                    run: id.run,
+                    tf: id.tf,
+                    incarnation,
+                    found: Some(found),
+                });
+            }
+            None => {}
+        }
+    }
+
+    /// Sends TFs that a writer which is gone was to publish to another one. Those of former lives wait for the writer:
+    /// no other has them.
+    fn move_unpublished(&mut self) {
+        let is_gone = |writer: u16| self.handoff.life(writer).is_none();
+        let is_mine = |it: &Publishing| matches!(it.what, Published::Own(_));
+        let gone = self
+            .publishing
+            .iter()
+            .filter(|(_, it)| is_mine(it) && is_gone(it.writer));
+        let gone: Vec<HandoffId> = gone.map(|(id, _)| *id).collect();
+        for id in gone {
+            if let Some(Publishing {
+                writer,
+                copy,
+                what: Published::Own(done),
+                ..
+            }) = self.publishing.remove(&id)
+            {
+                self.handoff
+                    .offer_moved(id, done.tf.bytes(), copy.copy, writer);
+                self.tfs.insert(id, done.tf);
+            }
         }
     }
 
     /// Takes back TFs that no writer was sent.
-    pub(super) fn recall(&mut self, run: RunId, tfs: &std::collections::BTreeSet<TfId>) -> Vec<Tf<Bytes>> {
+    pub(super) fn recall(&mut self, run: RunId, tfs: &BTreeSet<TfId>) -> Vec<Tf<Bytes>> {
         let is_it = |id: &&HandoffId| id.run == run && tfs.contains(&id.tf);
         let ids: Vec<HandoffId> = self.tfs.keys().filter(is_it).copied().collect();
         let unsent = ids.into_iter().filter(|id| self.handoff.recall(*id));
@@ -325,16 +409,14 @@ impl<T: Transport> Links<T> {
 
     /// TFs that are here.
     pub(super) fn tfs(&self) -> usize {
-        self.tfs.len()
+        self.tfs.len() + self.publishing.len()
     }
 
     /// Whether messages wait that writers have to get before the EPN ends.
     pub(super) fn has_messages(&self) -> bool {
         let is_open = |link: &Link| matches!(link.state, State::Open { .. });
-        let waits = |(link, to_publish): (&Link, &BTreeMap<_, _>)| {
-            is_open(link) && (!link.outbox.is_empty() || !to_publish.is_empty())
-        };
-        self.links.iter().zip(&self.to_publish).any(waits)
+        let mut links = self.links.iter();
+        links.any(|link| is_open(link) && !link.outbox.is_empty())
     }
 
     /// Whether every writer that can be reached has said what it holds of former lives of this EPN.
@@ -353,7 +435,10 @@ impl<T: Transport> Links<T> {
     }
 
     fn index_of(&self, conn: ConnId) -> Option<u16> {
-        let at = self.links.iter().position(|link| link.conn() == Some(conn))?;
+        let at = self
+            .links
+            .iter()
+            .position(|link| link.conn() == Some(conn))?;
         u16::try_from(at).ok()
     }
 
@@ -389,7 +474,9 @@ impl<T: Transport> Links<T> {
             return;
         };
         let link = &mut self.links[usize::from(writer)];
-        if matches!(link.state, State::Open { .. }) {
+        if *reason == CloseReason::ByUs {
+            debug!(writer, "The stream to a writer is closed");
+        } else if matches!(link.state, State::Open { .. }) {
             warn!(writer, %reason, "The stream to a writer has closed");
         } else if link.told_at.is_none_or(|at| now.since(at) >= TELL_EVERY) {
             link.told_at = Some(now);
@@ -401,6 +488,9 @@ impl<T: Transport> Links<T> {
         link.pause = (link.pause * 2).min(PAUSE_LAST);
         link.outbox.clear();
         self.handoff.handle_closed(writer);
+        for publishing in self.publishing.values_mut() {
+            publishing.is_sent &= publishing.writer != writer;
+        }
     }
 
     fn handle_frame(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
@@ -433,6 +523,11 @@ impl<T: Transport> Links<T> {
             Control::Voided(copies) => self.handoff.handle_voided(writer, &copies),
             Control::Moves(moves) => self.handoff.handle_moves(writer, &moves),
             Control::Held(tfs) => self.handle_held(writer, tfs),
+            Control::Published(copies) => {
+                for copy in &copies {
+                    self.handle_published(copy);
+                }
+            }
             Control::Rejected { code, detail } => reject::log_rejection("a writer", code, &detail),
             other => debug!(message = other.name(), "A message that is not for an EPN"),
         }
@@ -458,8 +553,9 @@ impl<T: Transport> Links<T> {
             return;
         };
         let streams: Vec<StreamEvent> = written.streams.into_iter().map(fate_of).collect();
-        if !self.is_held {
-            self.events.push_back(LinksEvent::Done(Done { tf, streams }));
+        if !self.held.remove(&id) {
+            self.events
+                .push_back(LinksEvent::Done(Done { tf, streams }));
             return;
         }
         let stored = Stored {
@@ -480,7 +576,10 @@ impl<T: Transport> Links<T> {
         for held in tfs {
             let copy = held.copy;
             let known = self.former.entry((copy.run, copy.tf)).or_default();
-            if known.iter().any(|it| it.writer == writer && it.copy == copy) {
+            if known
+                .iter()
+                .any(|it| it.writer == writer && it.copy == copy)
+            {
                 continue;
             }
             known.push(Stored {
@@ -497,23 +596,33 @@ impl<T: Transport> Links<T> {
         for at in 0..self.links.len() {
             self.tick_link(now, at);
         }
+        self.move_unpublished();
         self.handoff.handle_tick(now);
         while let Some(action) = self.handoff.poll() {
             self.act(action);
         }
-        for writer in 0..self.links.len() {
-            let to_publish = &mut self.to_publish[writer];
-            if matches!(self.links[writer].state, State::Open { .. }) && !to_publish.is_empty() {
-                let copies = std::mem::take(to_publish).into_values().collect::<Vec<TfCopy>>();
-                for some in copies.chunks(Control::ENTRIES_MAX) {
-                    self.send(writer, &Control::Publish(some.to_vec()));
-                }
-            }
-        }
+        self.ask_to_publish();
         while let Some(news) = self.handoff.poll_news() {
             self.tell(news);
         }
         self.look_for_writers(now);
+    }
+
+    /// Asks writers to publish what they have stored.
+    fn ask_to_publish(&mut self) {
+        let mut copies: BTreeMap<u16, Vec<TfCopy>> = BTreeMap::new();
+        for publishing in self.publishing.values_mut() {
+            if !publishing.is_sent && self.handoff.life(publishing.writer).is_some() {
+                publishing.is_sent = true;
+                let of_writer = copies.entry(publishing.writer).or_default();
+                of_writer.push(publishing.copy);
+            }
+        }
+        for (writer, copies) in copies {
+            for some in copies.chunks(Control::ENTRIES_MAX) {
+                self.send(writer.into(), &Control::Publish(some.to_vec()));
+            }
+        }
     }
 
     fn tick_link(&mut self, now: Timestamp, at: usize) {
@@ -574,7 +683,7 @@ impl<T: Transport> Links<T> {
         let record = Record {
             copy,
             is_redelivered: tf.is_redelivered,
-            is_held: self.is_held,
+            is_held: self.held.contains(&id),
             may_be_here,
             parts: u32::try_from(tf.parts.len()).unwrap_or(u32::MAX),
             bytes: tf.bytes(),
@@ -641,7 +750,10 @@ impl<T: Transport> Links<T> {
             WriterNews::Takes(writer) => info!(writer, "A writer takes TFs"),
             WriterNews::Gone(_, 0) => {}
             WriterNews::Gone(writer, tfs) => {
-                warn!(writer, tfs, "TFs that a writer has not acknowledged go to another one");
+                warn!(
+                    writer,
+                    tfs, "TFs that a writer has not acknowledged go to another one"
+                );
             }
             WriterNews::Full(writer) => warn!(writer, "The disks of a writer take nothing now"),
             WriterNews::TooLarge(id, bytes) => error!(
@@ -664,7 +776,11 @@ impl<T: Transport> Links<T> {
         let since = *self.alone_since.get_or_insert(now);
         if !self.is_stuck && now.since(since) >= ALONE_MAX && !self.tfs.is_empty() {
             self.is_stuck = true;
-            let all: Vec<&str> = self.links.iter().map(|link| link.address.as_str()).collect();
+            let all: Vec<&str> = self
+                .links
+                .iter()
+                .map(|link| link.address.as_str())
+                .collect();
             let why = format!("no writer takes TFs, of those at {}", all.join(", "));
             self.events.push_back(LinksEvent::Stuck(why));
         }

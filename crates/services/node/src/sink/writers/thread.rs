@@ -184,7 +184,9 @@ impl Hands {
             if say.is_some() && (links.have_said_held() || now.since(begun) >= HELD_WITHIN) {
                 let former = links.former();
                 if !links.have_said_held() {
-                    warn!("A writer has not said in time what it holds; it stays unpublished there");
+                    warn!(
+                        "A writer has not said in time what it holds; it stays unpublished there"
+                    );
                 }
                 if !former.is_empty() {
                     info!(tfs = former.len(), "Writers hold TFs of former lives");
@@ -192,7 +194,10 @@ impl Hands {
                 // The node is there: it waits for this.
                 let _ = say.take().map(|say| say.send(former));
             }
-            if self.counted_at.is_none_or(|at| now.since(at) >= COUNT_EVERY) {
+            if self
+                .counted_at
+                .is_none_or(|at| now.since(at) >= COUNT_EVERY)
+            {
                 self.counted_at = Some(now);
                 self.counters.export(links.handoff());
             }
@@ -208,7 +213,10 @@ impl Hands {
         self.counters.export(links.handoff());
         let tfs = links.tfs() + self.desk.lock().queue.drain(..).count();
         if tfs > 0 {
-            warn!(tfs, "The sink ends with TFs that no writer has acknowledged");
+            warn!(
+                tfs,
+                "The sink ends with TFs that no writer has acknowledged"
+            );
         }
         links.finish();
         // What is queued at the transport leaves with the next polls.

@@ -10,7 +10,7 @@ use sheaf_formats::tf_file::{NextTf, next_tf};
 use sheaf_protocol::{Part, RunId, Tf, TfId, crc32c};
 use sheaf_stream_files::{Catalogue, FileRow, FileState, SummingReader};
 use sheaf_verdict_log::event::FileEvent;
-use sheaf_write::Kinds;
+use sheaf_write::{Copies, HandoffId, Kinds};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
 
-/// TF as the streams of one EPN have it together.
+/// TF as the streams of one node have it together.
 struct Joined {
     place: String,
     streams: BTreeSet<String>,
@@ -28,40 +28,65 @@ struct Joined {
     tf: Tf<()>,
 }
 
-/// Folders of the disks of all EPNs. Those of one EPN have one name, and each may have a part of a TF.
+/// Folders of the disks of all EPNs and writer nodes. Those of one node have one name, and each may have a part of a
+/// TF.
 #[derive(Default)]
-pub(super) struct Epns(BTreeMap<String, Vec<PathBuf>>);
+pub(super) struct Nodes(BTreeMap<String, Vec<PathBuf>>);
 
-impl Epns {
-    /// Adds the folder of one disk of an EPN.
+/// Returns the index of a writer node by the name of its folder; `None` of an EPN.
+fn writer_of(node: &str) -> Option<u16> {
+    node.strip_prefix("writer-")?.parse().ok()
+}
+
+impl Nodes {
+    /// Adds the folder of one disk of a node.
     pub(super) fn add(&mut self, folder: &Path) {
-        let epn = folder.file_name().unwrap_or_default().to_string_lossy();
+        let node = folder.file_name().unwrap_or_default().to_string_lossy();
         self.0
-            .entry(epn.into_owned())
+            .entry(node.into_owned())
             .or_default()
             .push(folder.to_owned());
     }
 
-    /// Reads all files, and takes the TFs of the runs that the logs name. A TF that two streams of an EPN have counts
-    /// once, with the STFs of both; one that a stream has twice is there twice. Of the only stream of the format
+    /// Reads all files, and takes the TFs of the runs that the logs name. A TF that two streams of a node have counts
+    /// once, with the STFs of both; one that a stream has twice is there twice. Of a TF that was moved between writer
+    /// nodes the last copy counts, as their catalogues say. Of the only stream of the format
     /// stf-file the EPN has logged what it wrote; of several, and of those of the format raw, the log says nothing.
     pub(super) fn read(self, evidence: &mut Evidence, read: &mut Read) -> anyhow::Result<()> {
-        for folders in self.0.into_values() {
+        let mut copies = Copies::default();
+        let mut nodes = Vec::new();
+        for (node, folders) in self.0 {
+            let writer = writer_of(&node);
             let mut disks = Vec::new();
             for folder in folders {
-                let rows = Catalogue::read(&folder)?.rows(None)?;
+                let catalogue = Catalogue::read(&folder)?;
+                if let Some(writer) = writer {
+                    copies.add(writer, catalogue.copies()?);
+                }
+                let rows = catalogue.rows(None)?;
                 disks.push((folder, rows));
             }
-            read_epn(evidence, &disks, read)?;
+            nodes.push((writer, disks));
+        }
+        for (writer, disks) in nodes {
+            let counts = |tf: &Tf<Bytes>| {
+                let Tf {
+                    run, tf, attempt, ..
+                } = *tf;
+                writer.is_none_or(|writer| copies.counts(writer, HandoffId { run, tf, attempt }))
+            };
+            read_node(evidence, &disks, writer.is_some(), &counts, read)?;
         }
         Ok(())
     }
 }
 
-/// Reads all disks of one EPN, with the rows of their catalogues.
-fn read_epn(
+/// Reads all disks of one node, with the rows of their catalogues, and takes the TFs that count.
+fn read_node(
     evidence: &mut Evidence,
     disks: &[(PathBuf, Vec<FileRow>)],
+    is_writer: bool,
+    counts: &dyn Fn(&Tf<Bytes>) -> bool,
     read: &mut Read,
 ) -> anyhow::Result<()> {
     let rows = || disks.iter().flat_map(|(_, rows)| rows);
@@ -73,20 +98,22 @@ fn read_epn(
     let stf_streams = of_format(StreamFormat::StfFile);
     // STFs that the TFs lack may stand in files that do not tell them.
     let is_partial = stf_streams + of_format(StreamFormat::Raw) > 0;
-    let mut epn = Epn {
+    let mut node = Node {
         runs: evidence.runs(),
-        has_one_stf_stream: stf_streams == 1,
+        // EPNs do not log what writer nodes have made of their TFs.
+        has_one_stf_stream: stf_streams == 1 && !is_writer,
         joined: AllJoined::new(),
+        counts,
     };
     for row in rows().filter(|row| StreamFormat::of_file(&row.file) != StreamFormat::Tf) {
-        if is_of_run(row, &epn.runs) {
+        if is_of_run(row, &node.runs) {
             evidence.add_untold_stream(&row.name.stream);
         }
     }
     for (folder, rows) in disks {
-        epn.read(evidence, folder, rows, read)?;
+        node.read(evidence, folder, rows, read)?;
     }
-    for one in epn.joined.into_values().flatten() {
+    for one in node.joined.into_values().flatten() {
         let streams = one.streams.into_iter().collect();
         let stored = match stored_of(&one.tf, streams) {
             Stored::Tf {
@@ -111,14 +138,15 @@ fn read_epn(
 /// TFs by run and id.
 type AllJoined = BTreeMap<(RunId, TfId), Vec<Joined>>;
 
-/// An EPN whose disks are read one after the other.
-struct Epn {
+/// A node whose disks are read one after the other.
+struct Node<'a> {
     runs: Vec<String>,
     has_one_stf_stream: bool,
     joined: AllJoined,
+    counts: &'a dyn Fn(&Tf<Bytes>) -> bool,
 }
 
-impl Epn {
+impl Node<'_> {
     /// Reads all files of one disk.
     fn read(
         &mut self,
@@ -152,7 +180,8 @@ impl Epn {
             match StreamFormat::of_file(file) {
                 StreamFormat::Tf => read_series(evidence, &path, is_open, read, |place, tf| {
                     // A folder keeps the files of all runs.
-                    if self.runs.is_empty() || self.runs.contains(&tf.run.to_string()) {
+                    let is_of_run = self.runs.is_empty() || self.runs.contains(&tf.run.to_string());
+                    if is_of_run && (self.counts)(tf) {
                         add(&mut self.joined, row, place, tf);
                     }
                 })?,
