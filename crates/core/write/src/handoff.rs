@@ -217,13 +217,14 @@ impl Handoff {
         }
     }
 
-    /// Takes a TF of which the writer `at`, which is gone, has a copy that is not published.
-    pub fn offer_moved(&mut self, id: HandoffId, bytes: u64, copy: u32, at: u16) {
+    /// Takes a TF of which a writer that is gone has copy `copy`, which is not published. `tried` are the writers that
+    /// it was sent to, that one last.
+    pub fn offer_moved(&mut self, id: HandoffId, bytes: u64, copy: u32, tried: Vec<u16>) {
         let pending = Pending {
             bytes,
             copy,
             at: None,
-            tried: vec![at],
+            tried,
             sent_at: Timestamp(0),
         };
         if self.pending.insert(id, pending).is_none() {
@@ -326,8 +327,14 @@ impl Handoff {
             .set_held(target(writer), held.min(welcome.window_bytes / 2));
     }
 
-    /// Notes that a writer has written a TF. Returns whether that is the copy which counts: then the TF is done with.
-    pub fn handle_written(&mut self, now: Timestamp, writer: u16, copy: &TfCopy) -> bool {
+    /// Notes that a writer has written a TF. If that is the copy which counts, the TF is done with, and the writers that
+    /// it was sent to are returned, the last one at the end.
+    pub fn handle_written(
+        &mut self,
+        now: Timestamp,
+        writer: u16,
+        copy: &TfCopy,
+    ) -> Option<Vec<u16>> {
         let id = HandoffId::of(copy);
         if let Some(state) = self.writers.get_mut(usize::from(writer)) {
             state.heard_at = now;
@@ -336,9 +343,7 @@ impl Handoff {
             protect!(HighestCopyCounts, requires pending.copy == copy.copy)
                 && pending.tried.contains(&writer)
         };
-        let Some(pending) = self.pending.get(&id).filter(|pending| counts(pending)) else {
-            return false;
-        };
+        let pending = self.pending.get(&id).filter(|pending| counts(pending))?;
         let finished = Finished {
             bytes: pending.bytes,
             placed_at: pending.sent_at,
@@ -352,8 +357,7 @@ impl Handoff {
         } else {
             self.queue.retain(|waiting| *waiting != id);
         }
-        self.pending.remove(&id);
-        true
+        Some(self.pending.remove(&id)?.tried)
     }
 
     /// Notes that lower copies do not count at a writer any more.

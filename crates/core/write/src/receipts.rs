@@ -130,8 +130,8 @@ struct Writing<C> {
     copy: u32,
     /// Stream that is to be answered.
     to: C,
-    /// Stream that waits for it to be void, below which number; the TF is taken back from the threads then.
-    void: Option<(C, u32)>,
+    /// Streams that wait for it to be void, each below a number; the TF is taken back from the threads then.
+    voids: Vec<(C, u32)>,
     /// How often it is with the writing threads: more than once if it came again while it was taken back.
     times: u32,
 }
@@ -188,10 +188,20 @@ impl<C: Copy + Ord> Receipts<C> {
             return Received::Stale;
         }
         if let Some(writing) = self.writing.get_mut(&id) {
+            if writing.voids.iter().any(|(_, below)| *below > number) {
+                return Received::Stale;
+            }
             writing.to = to;
             writing.copy = number;
-            let is_taken_back = writing.void.take().is_some();
+            let voids = std::mem::take(&mut writing.voids);
+            let is_taken_back = !voids.is_empty();
             writing.times += u32::from(is_taken_back);
+            // The copy that has come is later than those.
+            let answers = voids.into_iter().map(|(to, below)| ReceiptAction::Voided {
+                to,
+                copy: id.copy(below),
+            });
+            self.actions.extend(answers);
             self.note(id, record, CopyState::Pending, || None);
             return match is_taken_back {
                 true => Received::WriteMissing,
@@ -216,7 +226,7 @@ impl<C: Copy + Ord> Receipts<C> {
         let writing = Writing {
             copy: number,
             to,
-            void: None,
+            voids: Vec::new(),
             times: 1,
         };
         self.writing.insert(id, writing);
@@ -247,7 +257,13 @@ impl<C: Copy + Ord> Receipts<C> {
             held: None,
         });
         row.copy = copy;
-        row.state = state;
+        // What is written stays so, whatever becomes of a second look at it.
+        if row.state != CopyState::Written {
+            row.state = state;
+        }
+        if !record.is_held {
+            row.held = None;
+        }
         row.elsewhere = record.elsewhere.iter().copied().collect();
         if let Some(held) = held() {
             row.held = Some(held);
@@ -269,8 +285,8 @@ impl<C: Copy + Ord> Receipts<C> {
         let Some(writing) = self.take_last(id) else {
             return;
         };
-        if let Some((to, below)) = writing.void {
-            return self.make_void(to, id, below);
+        if !writing.voids.is_empty() {
+            return self.make_void(id, writing.voids);
         }
         if let Some(row) = self.rows.get_mut(&id) {
             row.state = CopyState::Written;
@@ -286,12 +302,9 @@ impl<C: Copy + Ord> Receipts<C> {
 
     /// Notes that a TF was taken back from the writing threads, so that nothing of it is written.
     pub fn handle_returned(&mut self, id: HandoffId) {
-        if let Some(Writing {
-            void: Some((to, below)),
-            ..
-        }) = self.take_last(id)
-        {
-            self.make_void(to, id, below);
+        let writing = self.take_last(id);
+        if let Some(writing) = writing.filter(|writing| !writing.voids.is_empty()) {
+            self.make_void(id, writing.voids);
         }
     }
 
@@ -325,13 +338,15 @@ impl<C: Copy + Ord> Receipts<C> {
             return self.actions.push_back(ReceiptAction::Voided { to, copy });
         }
         if let Some(writing) = self.writing.get_mut(&id) {
-            writing.void = Some((to, copy.copy));
+            writing.voids.push((to, copy.copy));
             return self.actions.push_back(ReceiptAction::Recall { id });
         }
-        self.make_void(to, id, copy.copy);
+        self.make_void(id, vec![(to, copy.copy)]);
     }
 
-    fn make_void(&mut self, to: C, id: HandoffId, below: u32) {
+    /// Makes what is here of a TF void, and answers the streams that wait for that.
+    fn make_void(&mut self, id: HandoffId, voids: Vec<(C, u32)>) {
+        let below = voids.iter().map(|(_, below)| *below).max().unwrap_or(0);
         let row = CopyRow {
             copy: below,
             state: CopyState::Void,
@@ -340,8 +355,11 @@ impl<C: Copy + Ord> Receipts<C> {
         };
         self.rows.insert(id, row);
         self.keep(id);
-        let copy = id.copy(below);
-        self.actions.push_back(ReceiptAction::Voided { to, copy });
+        let answers = voids.into_iter().map(|(to, below)| ReceiptAction::Voided {
+            to,
+            copy: id.copy(below),
+        });
+        self.actions.extend(answers);
     }
 
     /// Notes that earlier copies elsewhere do not count any more.

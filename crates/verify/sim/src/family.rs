@@ -37,11 +37,13 @@ pub enum SeedFamily {
     Monitor,
     /// No farm: an engine that writes streams to files.
     Writers,
+    /// No farm: EPNs that hand TFs to writer nodes.
+    Handoff,
 }
 
 impl SeedFamily {
     /// All families.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Swarm,
         Self::Outside,
         Self::Grants,
@@ -59,6 +61,7 @@ impl SeedFamily {
         Self::Redelivery,
         Self::Monitor,
         Self::Writers,
+        Self::Handoff,
     ];
 
     /// Returns the name on the command line.
@@ -82,6 +85,7 @@ impl SeedFamily {
             Self::Redelivery => "redelivery",
             Self::Monitor => "monitor",
             Self::Writers => "writers",
+            Self::Handoff => "handoff",
         }
     }
 

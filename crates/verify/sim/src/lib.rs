@@ -25,6 +25,7 @@ pub mod prior;
 pub mod scenario;
 pub mod summary;
 
+pub mod handoff;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 pub mod torture;

@@ -5,6 +5,7 @@
 
 use crate::family::SeedFamily;
 use crate::farm::{Outcome, TortureFarm};
+use crate::handoff::{self, HandoffOptions};
 use crate::invariant::{Invariant, Violation};
 use crate::monitor::{self, MonitorOptions};
 use crate::options::Options;
@@ -134,6 +135,7 @@ pub fn run_seed(kind: SeedFamily, seed: u64) -> Result<Outcome, Violation> {
     match kind {
         SeedFamily::Monitor => monitor::run(&MonitorOptions::draw(seed), Trace::default()).0,
         SeedFamily::Writers => writing::run(&WritingOptions::draw(seed), Trace::default()).0,
+        SeedFamily::Handoff => handoff::run(&HandoffOptions::draw(seed), Trace::default()).0,
         _ => TortureFarm::new(&Options::draw(kind, seed)).run(),
     }
 }
@@ -144,6 +146,7 @@ pub fn describe(kind: SeedFamily, seed: u64) -> String {
     match kind {
         SeedFamily::Monitor => format!("{:#?}", MonitorOptions::draw(seed)),
         SeedFamily::Writers => format!("{:#?}", WritingOptions::draw(seed)),
+        SeedFamily::Handoff => format!("{:#?}", HandoffOptions::draw(seed)),
         _ => format!("{:#?}", Options::draw(kind, seed)),
     }
 }
@@ -153,6 +156,7 @@ pub fn replay(kind: SeedFamily, seed: u64) -> (Result<Outcome, Violation>, Trace
     match kind {
         SeedFamily::Monitor => monitor::run(&MonitorOptions::draw(seed), Trace::kept()),
         SeedFamily::Writers => writing::run(&WritingOptions::draw(seed), Trace::kept()),
+        SeedFamily::Handoff => handoff::run(&HandoffOptions::draw(seed), Trace::kept()),
         _ => TortureFarm::with_trace(&Options::draw(kind, seed), Trace::kept()).run_traced(),
     }
 }

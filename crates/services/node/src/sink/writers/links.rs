@@ -97,6 +97,7 @@ impl Link {
 #[derive(Debug)]
 struct Publishing {
     writer: u16,
+    tried: Vec<u16>,
     copy: TfCopy,
     /// Whether the writer was asked on its stream of now.
     is_sent: bool,
@@ -114,6 +115,8 @@ enum Published {
 #[derive(Debug)]
 struct Stored {
     writer: u16,
+    /// Writers that it was sent to, the last one at the end.
+    tried: Vec<u16>,
     copy: TfCopy,
     streams: Vec<StreamEvent>,
     /// Of a former life.
@@ -248,13 +251,14 @@ impl<T: Transport> Links<T> {
         let id = id_of(&tf);
         if let Some(Stored {
             writer,
+            tried,
             copy,
             streams,
             ..
         }) = self.stored.remove(&id)
         {
             let what = Published::Own(Done { tf, streams });
-            return self.publish(writer, copy, what);
+            return self.publish(writer, tried, copy, what);
         }
         self.handoff.offer(id, tf.bytes());
         self.tfs.insert(id, tf);
@@ -328,7 +332,8 @@ impl<T: Transport> Links<T> {
             }
         }
         if let Some(((writer, copy), found)) = at.zip(found) {
-            return self.publish(writer, copy, Published::Former(incarnation, found));
+            let what = Published::Former(incarnation, found);
+            return self.publish(writer, vec![writer], copy, what);
         }
         // One that is published already is answered when that is done.
         let is_under_way = |id: &HandoffId| id.run == run && id.tf == tf;
@@ -343,9 +348,10 @@ impl<T: Transport> Links<T> {
         }
     }
 
-    fn publish(&mut self, writer: u16, copy: TfCopy, what: Published) {
+    fn publish(&mut self, writer: u16, tried: Vec<u16>, copy: TfCopy, what: Published) {
         let publishing = Publishing {
             writer,
+            tried,
             copy,
             is_sent: false,
             what,
@@ -385,14 +391,14 @@ impl<T: Transport> Links<T> {
         let gone: Vec<HandoffId> = gone.map(|(id, _)| *id).collect();
         for id in gone {
             if let Some(Publishing {
-                writer,
+                tried,
                 copy,
                 what: Published::Own(done),
                 ..
             }) = self.publishing.remove(&id)
             {
                 self.handoff
-                    .offer_moved(id, done.tf.bytes(), copy.copy, writer);
+                    .offer_moved(id, done.tf.bytes(), copy.copy, tried);
                 self.tfs.insert(id, done.tf);
             }
         }
@@ -545,9 +551,9 @@ impl<T: Transport> Links<T> {
     }
 
     fn handle_written(&mut self, now: Timestamp, writer: u16, written: WrittenTf) {
-        if !self.handoff.handle_written(now, writer, &written.copy) {
+        let Some(tried) = self.handoff.handle_written(now, writer, &written.copy) else {
             return;
-        }
+        };
         let id = HandoffId::of(&written.copy);
         let Some(tf) = self.tfs.remove(&id) else {
             return;
@@ -560,6 +566,7 @@ impl<T: Transport> Links<T> {
         }
         let stored = Stored {
             writer,
+            tried,
             copy: written.copy,
             streams,
             of: None,
@@ -584,6 +591,7 @@ impl<T: Transport> Links<T> {
             }
             known.push(Stored {
                 writer,
+                tried: vec![writer],
                 copy,
                 streams: Vec::new(),
                 of: Some(held),
