@@ -133,7 +133,7 @@ pub enum Control {
     /// Answers [`Void`](Self::Void): lower copies of these TFs do not count at the writer.
     Voided(Vec<TfCopy>),
     /// Copies that the writer has of TFs with earlier copies at other writers, where they may still count. Repeated
-    /// on each new stream until answered by [`Settled`](Self::Settled).
+    /// until answered by [`Settled`](Self::Settled).
     Moves(Vec<Move>),
     /// TFs that former lives of the EPN have stored at the writer before they were committed. An empty list ends them.
     Held(Vec<HeldTf>),

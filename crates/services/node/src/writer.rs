@@ -28,6 +28,8 @@ use tracing::{debug, error, info, warn};
 
 /// How often deadlines are looked at.
 const TICK: Duration = Duration::from_millis(5);
+/// Period at which moves that are not settled are repeated.
+const REPEAT_MOVES: Duration = Duration::from_secs(1);
 /// Longest time for which a writer that is asked to end waits for what is on its way.
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -150,6 +152,7 @@ pub struct WriterNode<T> {
     is_full: bool,
     leaving_since: Option<Timestamp>,
     pulsed_at: Timestamp,
+    repeated_at: Timestamp,
     ticked_at: Timestamp,
     run_delay: Duration,
     failed_at: Option<Timestamp>,
@@ -197,6 +200,7 @@ impl<T: Transport> WriterNode<T> {
             is_full: false,
             leaving_since: None,
             pulsed_at: Timestamp(0),
+            repeated_at: Timestamp(0),
             ticked_at: Timestamp(0),
             run_delay: Duration::ZERO,
             failed_at: None,
@@ -403,10 +407,7 @@ impl<T: Transport> WriterNode<T> {
         self.peer_guard.named(conn, node);
         info!(epn = %hello.epn.epn, "An EPN hands TFs over");
         self.send(conn, &Control::WriterWelcome(self.welcome));
-        let moves = self.receipts.moves();
-        for some in moves.chunks(Control::ENTRIES_MAX) {
-            self.send(conn, &Control::Moves(some.to_vec()));
-        }
+        self.send_moves(conn);
         let mut held = self.receipts.held_before(hello.epn);
         // An empty list is the end.
         while !held.is_empty() {
@@ -541,6 +542,10 @@ impl<T: Transport> WriterNode<T> {
             self.pulsed_at = now;
             self.pulse(None);
             self.run_delay = Duration::ZERO;
+        }
+        if now.since(self.repeated_at) >= REPEAT_MOVES {
+            self.repeated_at = now;
+            self.repeat_moves();
         }
         if self.leaves(now) {
             self.sink.finish();
@@ -708,6 +713,24 @@ impl<T: Transport> WriterNode<T> {
                 }
                 false
             }
+        }
+    }
+
+    /// Sends an EPN the moves that are not settled.
+    fn send_moves(&mut self, conn: ConnId) {
+        let moves = self.receipts.moves();
+        for some in moves.chunks(Control::ENTRIES_MAX) {
+            self.send(conn, &Control::Moves(some.to_vec()));
+        }
+    }
+
+    /// Repeats moves that are not settled to all EPNs: the one that has moved a TF may be gone.
+    fn repeat_moves(&mut self) {
+        let idle = self.peers.iter();
+        let idle = idle.filter(|(_, peer)| peer.epn.is_some() && peer.outbox.is_empty());
+        let conns: Vec<ConnId> = idle.map(|(conn, _)| *conn).collect();
+        for conn in conns {
+            self.send_moves(conn);
         }
     }
 

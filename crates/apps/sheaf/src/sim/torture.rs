@@ -325,6 +325,10 @@ fn table(kind: SeedFamily, report: &Report, wall: Duration) -> String {
         for (fate, count) in &report.fates {
             row(&format!("records {fate}"), count.to_string());
         }
+    } else if kind == SeedFamily::Handoff {
+        for (fate, count) in &report.fates {
+            row(&format!("TFs {fate}"), count.to_string());
+        }
     } else {
         row("timeframes", report.timeframes.to_string());
         row("  complete", accounting.complete.to_string());

@@ -10,7 +10,7 @@ use crate::trace::{Hash, Line, Trace};
 use crate::watch::Accounting;
 use sheaf_protocol::control::{Record, TfCopy};
 use sheaf_protocol::{Attempt, RunId, TfId, Timestamp};
-use sheaf_write::{Copies, Handoff, HandoffAction, HandoffConfig, HandoffId};
+use sheaf_write::{Copies, CopyRow, Handoff, HandoffAction, HandoffConfig, HandoffId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -533,6 +533,14 @@ impl<'a> World<'a> {
     /// As [`check`](Self::check), when all nodes have nothing left to do.
     fn check_end(&self) -> Result<(), Broken> {
         self.check()?;
+        for (index, writer) in self.writers.iter().enumerate() {
+            let is_open = |row: &CopyRow| !row.elsewhere.is_empty() || row.held.is_some();
+            let open = writer.disk.rows.iter().find(|(_, row)| is_open(row));
+            if let Some((id, row)) = open {
+                let text = format!("writer {index} has not settled TF {}: {row:?}", id.tf.0);
+                return Err((Invariant::WritesInTime, text));
+            }
+        }
         let copies = self.copies();
         for id in &self.given {
             let counts = |writer: &u16| {

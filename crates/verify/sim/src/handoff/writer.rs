@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Period of pulses, in ms.
 const PULSE_MS: u64 = 50;
+/// Period at which moves that are not settled are repeated, in ms.
+const REPEAT_MS: u64 = 1_000;
 /// Bytes of the window of each EPN.
 pub(super) const WINDOW_BYTES: u64 = 1_000;
 
@@ -36,6 +38,7 @@ struct Life {
     /// Orders that wait for the catalogue.
     orders: VecDeque<ReceiptAction<u64>>,
     pulsed_at: u64,
+    repeated_at: u64,
 }
 
 /// A writer.
@@ -85,10 +88,14 @@ impl Writer {
         self.dies_writing = None;
     }
 
-    /// Whether its memory and its disks have nothing left to do.
+    /// Whether its memory and its disks have nothing left to do, and no move is left to be settled.
     pub(super) fn is_idle(&self) -> bool {
         self.life.as_ref().is_some_and(|life| {
-            life.queue.is_empty() && life.orders.is_empty() && life.receipts.writing() == 0
+            let receipts = &life.receipts;
+            life.queue.is_empty()
+                && life.orders.is_empty()
+                && receipts.writing() == 0
+                && receipts.moves().is_empty()
         })
     }
 
@@ -111,6 +118,7 @@ impl Writer {
                 queue: VecDeque::new(),
                 orders: VecDeque::new(),
                 pulsed_at: 0,
+                repeated_at: 0,
             });
         }
         let conns = net
@@ -295,6 +303,14 @@ impl Writer {
         };
         for (conn, _) in conns {
             net.to_epn(*conn, now + dice.range(0, delay), ToEpn::Pulse(pulse));
+        }
+        let moves = life.receipts.moves();
+        if now >= life.repeated_at + REPEAT_MS && !moves.is_empty() {
+            life.repeated_at = now;
+            for (conn, _) in conns {
+                let at = now + dice.range(0, delay);
+                net.to_epn(*conn, at, ToEpn::Moves(moves.clone()));
+            }
         }
     }
 }

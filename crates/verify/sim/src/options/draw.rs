@@ -89,7 +89,8 @@ pub(super) fn options(family: SeedFamily, seed: u64) -> Options {
         | SeedFamily::Starved
         | SeedFamily::Redelivery
         | SeedFamily::Monitor
-        | SeedFamily::Writers | SeedFamily::Handoff => SeedFamily::Calm,
+        | SeedFamily::Writers
+        | SeedFamily::Handoff => SeedFamily::Calm,
         other => other,
     };
     let mut dice = Dice::new(seed ^ 0x5eed_0000);
@@ -256,7 +257,8 @@ fn sorts(kind: SeedFamily, log: Log, dice: &mut Dice) -> Vec<Sort> {
         | SeedFamily::Starved
         | SeedFamily::Redelivery
         | SeedFamily::Monitor
-        | SeedFamily::Writers | SeedFamily::Handoff => Vec::new(),
+        | SeedFamily::Writers
+        | SeedFamily::Handoff => Vec::new(),
         SeedFamily::EpnFaults | SeedFamily::Reactions => vec![
             Sort::Crash,
             Sort::CrashSilent,
