@@ -181,6 +181,44 @@ fn files_are_shipped_to_a_folder_and_deleted_and_nothing_misses_them() {
 }
 
 #[test]
+fn a_bar_is_drawn_on_a_terminal_and_nowhere_else() {
+    if !has("script", "bsdutils") {
+        return;
+    }
+    let _turn = farm_turn();
+    let (_folder, files, store) = written();
+    let bytes: usize = contents(&files).values().map(Vec::len).sum();
+    // Two seconds or three: short work has no bar.
+    let rate = (bytes as u64 / 2_500_000).max(1).to_string();
+    for (number, (on_terminal, json)) in [(true, ""), (true, "--json"), (false, "")]
+        .iter()
+        .enumerate()
+    {
+        let to = store.join(number.to_string());
+        std::fs::create_dir(&to).unwrap();
+        let line = format!(
+            "{PROGRAM} ship {} --to {} --once --limit-mb-per-s {rate} {json}",
+            files.display(),
+            to.display()
+        );
+        let mut command = match on_terminal {
+            true => Command::new("script"),
+            false => Command::new("sh"),
+        };
+        match on_terminal {
+            true => command.args(["-qec", &line, "/dev/null"]),
+            false => command.args(["-c", &line]),
+        };
+        let ended = command.stdin(Stdio::null()).output().unwrap();
+        assert!(ended.status.success(), "{line}: {ended:?}");
+        let said = [ended.stdout, ended.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        let is_drawn = said.contains("files shipped, ") && said.contains("[###");
+        assert_eq!(is_drawn, *on_terminal && json.is_empty(), "{line}: {said}");
+    }
+}
+
+#[test]
 fn files_are_shipped_to_nginx_by_put() {
     if !has("nginx", "nginx-light") {
         return;

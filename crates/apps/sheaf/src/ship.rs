@@ -2,7 +2,7 @@
 
 use crate::json_file::{self, JsonFlag};
 use crate::logging::Usual;
-use crate::progress::Bar;
+use crate::progress::{Amount, Bar};
 use crate::{duration, fail, files};
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -149,14 +149,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
     let mut shipper = Shipper::open(&folders, destinations, config).map_err(fail::bad_use)?;
-    let mut bar = Bar::new("shipped");
+    let mut bar = Bar::new("shipped", !args.flag.json);
+    let mut there_before = None;
     let progress = shipper.run(&|| shutdown.is_requested(), |progress| {
-        let there = progress.files(&THERE);
-        bar.tell(
-            there,
-            progress.files(&ShipState::ALL),
-            progress.copied_bytes,
-        );
+        let amount = |states: &[ShipState]| Amount {
+            files: progress.files(states),
+            bytes: progress.bytes(states),
+        };
+        let (mut there, all) = (amount(&THERE), amount(&ShipState::ALL));
+        // Files on their way count by what is copied, of all that this program has begun with.
+        let copied = progress.copied_bytes;
+        let before = *there_before.get_or_insert(there.bytes);
+        let under_way = there.bytes + progress.bytes(&[ShipState::Copying]);
+        there.bytes = (before + copied).clamp(there.bytes, under_way);
+        bar.tell(there, all, copied);
     })?;
     bar.end();
     json_file::print_either(args.flag.json, &to_json(&progress), &text(&progress))?;

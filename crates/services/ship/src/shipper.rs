@@ -111,9 +111,18 @@ impl Progress {
     /// Counts files in one of `states`, over all destinations.
     #[must_use]
     pub fn files(&self, states: &[ShipState]) -> u64 {
+        self.in_states(states).map(|total| total.files).sum()
+    }
+
+    /// Counts the bytes of files in one of `states`, over all destinations.
+    #[must_use]
+    pub fn bytes(&self, states: &[ShipState]) -> u64 {
+        self.in_states(states).map(|total| total.bytes).sum()
+    }
+
+    fn in_states(&self, states: &[ShipState]) -> impl Iterator<Item = &ShipTotal> {
         let totals = self.totals.iter().flat_map(|(_, totals)| totals);
-        let wanted = totals.filter(|total| states.contains(&total.state));
-        wanted.map(|total| total.files).sum()
+        totals.filter(|total| states.contains(&total.state))
     }
 }
 
