@@ -143,7 +143,12 @@ fn files_are_shipped_to_a_folder_and_deleted_and_nothing_misses_them() {
         rows.iter().all(|row| row["shipped"] == "deleted"),
         "{rows:#?}"
     );
-    let report = &json_of(&["files", "check", &files_text, "--json"])[0];
+    assert_eq!(json_of(&["files", &files_text, "--json"]), rows);
+    assert_eq!(
+        json_of(&["files", "-q", "list", &files_text, "--json"]),
+        rows
+    );
+    let report = &json_of(&["write", "fsck", &files_text, "--json"])[0];
     assert_eq!(report["deleted"], expected.len());
     assert_eq!(report["faults"], json!([]));
     let status = &json_of(&["ship", &files_text, "--status", "--json"])[0];
@@ -156,6 +161,10 @@ fn files_are_shipped_to_a_folder_and_deleted_and_nothing_misses_them() {
         (
             &["ship", &files_text, "--to", "ftp://host/x"][..],
             "expected one of: https://",
+        ),
+        (
+            &["files", "--json", "list", &files_text],
+            "expected its arguments behind it",
         ),
         (
             &["ship", &files_text, "--to", "s3://raw"],
