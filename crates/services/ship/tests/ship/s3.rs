@@ -95,6 +95,41 @@ fn files_are_shipped_to_a_bucket_whole_and_in_parts() {
 }
 
 #[test]
+fn a_bucket_is_reached_by_tls_with_the_authority_of_its_server_alone() {
+    let Some(store) = Store::start() else {
+        return;
+    };
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write_files(folder.path(), FILES, 1000, SUMMED);
+    let (endpoint, ca) = store.secured();
+    let mut access = access(&endpoint);
+    let error = Destination::open(&address(), &access).expect_err("no authority");
+    assert!(error.to_string().contains("needs --ca FILE"), "{error}");
+    access.ca = Some(ca);
+    let to = Destination::open(&address(), &access).expect("the bucket is there");
+    let progress = ship_to(folder.path(), vec![to], config());
+    assert_eq!(progress.files(&[ShipState::Verified]), FILES);
+    assert_eq!(progress.failed_attempts, 0);
+    check(&store, &contents(folder.path()));
+    // A server that another authority knows is as one that does not answer.
+    store::certify(other.path());
+    access.ca = Some(other.path().join("ca.pem"));
+    let to = Destination::open("s3://shipped/other", &access).expect("it may answer later");
+    let is_once = false;
+    let config = ShipConfig {
+        is_once,
+        ..config()
+    };
+    let folders = [folder.path().to_owned()];
+    let mut shipper = Shipper::open(&folders, vec![to], config).expect("opens");
+    let is_tried = Cell::new(false);
+    let progress = shipper.run(&|| is_tried.get(), |progress| {
+        is_tried.set(progress.failed_attempts > 0);
+    });
+    assert_eq!(progress.expect("runs").files(&[ShipState::Queued]), FILES);
+}
+
+#[test]
 fn a_bucket_that_is_not_there_and_wrong_keys_are_refused_by_name() {
     let Some(store) = Store::start() else {
         return;

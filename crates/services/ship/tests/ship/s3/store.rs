@@ -1,5 +1,6 @@
 //! Server of the tests: SeaweedFS, as `scripts/setup.sh s3` installs it, with a bucket.
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rusty_s3::{Bucket, Credentials, Method, S3Action as _, UrlStyle, signing};
 use sheaf_ship::S3Keys;
 use std::net::{TcpListener, TcpStream};
@@ -68,8 +69,9 @@ impl Store {
              [{{\"accessKey\": \"{ID}\", \"secretKey\": \"{SECRET}\"}}]}}]}}"
         );
         std::fs::write(folder.path().join("s3.json"), config).expect("written");
+        certify(folder.path());
         // Held together, so that they differ.
-        let free = (0..8).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let free = (0..9).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
         let free: Vec<TcpListener> = free.collect();
         let ports = free.iter().map(|it| it.local_addr().expect("bound").port());
         let ports: Vec<u16> = ports.collect();
@@ -96,6 +98,13 @@ impl Store {
 
     pub(super) fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.port())
+    }
+
+    /// Endpoint with TLS, and the certificate of its authority.
+    pub(super) fn secured(&self) -> (String, PathBuf) {
+        let port = self.ports[8];
+        let ca = self.folder.path().join("ca.pem");
+        (format!("https://127.0.0.1:{port}"), ca)
     }
 
     pub(super) fn kill(&mut self) {
@@ -178,6 +187,26 @@ fn credentials() -> Credentials {
     Credentials::new(ID, SECRET)
 }
 
+/// Writes the certificate of an authority, and one of the server by it with its key.
+pub(super) fn certify(folder: &Path) {
+    let write = |name: &str, text: String| {
+        std::fs::write(folder.join(name), text).expect("written");
+    };
+    let key = || KeyPair::generate().expect("a key");
+    let mut authority = CertificateParams::new(Vec::new()).expect("no names");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let of_authority = key();
+    let certificate = authority.self_signed(&of_authority).expect("signed");
+    write("ca.pem", certificate.pem());
+    let names = vec!["127.0.0.1".to_owned()];
+    let server = CertificateParams::new(names).expect("an address");
+    let of_server = key();
+    let issuer = Issuer::new(authority, of_authority);
+    let certificate = server.signed_by(&of_server, &issuer).expect("signed");
+    write("server.pem", certificate.pem());
+    write("server.key", of_server.serialize_pem());
+}
+
 fn spawn(program: &Path, folder: &TempDir, ports: &[u16]) -> Child {
     let data = folder.path().join("data");
     std::fs::create_dir_all(&data).expect("made");
@@ -191,6 +220,7 @@ fn spawn(program: &Path, folder: &TempDir, ports: &[u16]) -> Child {
         "volume.port.grpc",
         "filer.port",
         "filer.port.grpc",
+        "s3.port.https",
     ];
     let ports = named.iter().zip(ports);
     let ports = ports.map(|(name, port)| format!("-{name}={port}"));
@@ -201,6 +231,8 @@ fn spawn(program: &Path, folder: &TempDir, ports: &[u16]) -> Child {
         "-filer",
         "-s3",
         "-s3.config=s3.json",
+        "-s3.cert.file=server.pem",
+        "-s3.key.file=server.key",
         "-s3.iam=false",
         "-s3.autoCreateBucket=false",
         "-s3.port.iceberg=0",
