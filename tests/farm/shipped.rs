@@ -5,7 +5,7 @@ use crate::streams::{demo_into, json_of};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -143,7 +143,12 @@ fn files_are_shipped_to_a_folder_and_deleted_and_nothing_misses_them() {
         rows.iter().all(|row| row["shipped"] == "deleted"),
         "{rows:#?}"
     );
-    let report = &json_of(&["files", "check", &files_text, "--json"])[0];
+    assert_eq!(json_of(&["files", &files_text, "--json"]), rows);
+    assert_eq!(
+        json_of(&["files", "-q", "list", &files_text, "--json"]),
+        rows
+    );
+    let report = &json_of(&["write", "fsck", &files_text, "--json"])[0];
     assert_eq!(report["deleted"], expected.len());
     assert_eq!(report["faults"], json!([]));
     let status = &json_of(&["ship", &files_text, "--status", "--json"])[0];
@@ -156,6 +161,14 @@ fn files_are_shipped_to_a_folder_and_deleted_and_nothing_misses_them() {
         (
             &["ship", &files_text, "--to", "ftp://host/x"][..],
             "expected one of: https://",
+        ),
+        (
+            &["files", "--json", "list", &files_text],
+            "expected its arguments behind it",
+        ),
+        (
+            &["ship", &files_text, "--to", "s3://raw"],
+            "needs credentials: AWS_ACCESS_KEY_ID",
         ),
         (
             &["ship", &files_text, "--to", "/no/such/folder"],
@@ -173,6 +186,44 @@ fn files_are_shipped_to_a_folder_and_deleted_and_nothing_misses_them() {
         let ended = sheaf(words);
         assert_eq!(ended.status.code(), Some(2), "{words:?}");
         assert!(ended.stderr.contains(told), "{words:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_bar_is_drawn_on_a_terminal_and_nowhere_else() {
+    if !has("script", "bsdutils") {
+        return;
+    }
+    let _turn = farm_turn();
+    let (_folder, files, store) = written();
+    let bytes: usize = contents(&files).values().map(Vec::len).sum();
+    // Two seconds or three: short work has no bar.
+    let rate = (bytes as u64 / 2_500_000).max(1).to_string();
+    for (number, (on_terminal, json)) in [(true, ""), (true, "--json"), (false, "")]
+        .iter()
+        .enumerate()
+    {
+        let to = store.join(number.to_string());
+        std::fs::create_dir(&to).unwrap();
+        let line = format!(
+            "{PROGRAM} ship {} --to {} --once --limit-mb-per-s {rate} {json}",
+            files.display(),
+            to.display()
+        );
+        let mut command = match on_terminal {
+            true => Command::new("script"),
+            false => Command::new("sh"),
+        };
+        match on_terminal {
+            true => command.args(["-qec", &line, "/dev/null"]),
+            false => command.args(["-c", &line]),
+        };
+        let ended = command.stdin(Stdio::null()).output().unwrap();
+        assert!(ended.status.success(), "{line}: {ended:?}");
+        let said = [ended.stdout, ended.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        let is_drawn = said.contains("files shipped, ") && said.contains("[###");
+        assert_eq!(is_drawn, *on_terminal && json.is_empty(), "{line}: {said}");
     }
 }
 
@@ -257,6 +308,108 @@ fn files_are_shipped_to_xrootd() {
     }
     let _server = Server::start(&mut xrootd, &address);
     ship_to(&files, &format!("root://{address}//raw"), &store, &[]);
+}
+
+/// Returns SeaweedFS, a server of S3; `None`, and a line that says so, if it is not on this machine.
+fn weed() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = set("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")));
+    let usual = cache
+        .unwrap_or_default()
+        .join("sheaf/seaweedfs-4.48/bin/weed");
+    let program = set("SHEAF_WEED").map_or(usual, PathBuf::from);
+    if !program.is_file() {
+        println!("skipped: no SeaweedFS 4.48; run scripts/setup.sh s3");
+        return None;
+    }
+    Some(program)
+}
+
+#[test]
+fn files_are_shipped_to_a_bucket_by_keys_of_the_environment() {
+    let Some(weed) = weed() else {
+        return;
+    };
+    let _turn = farm_turn();
+    let (folder, files, store) = written();
+    let identity = json!({"name": "test", "actions": ["Admin"],
+        "credentials": [{"accessKey": "SHIPPER", "secretKey": "correct-horse"}]});
+    let config = json!({"identities": [identity]}).to_string();
+    let config = write(folder.path(), "s3.json", &config);
+    let ports = (0..8).map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let held: Vec<TcpListener> = ports.collect();
+    let ports = held.iter().map(|it| it.local_addr().unwrap().port());
+    let ports: Vec<u16> = ports.collect();
+    drop(held);
+    let mut server = Command::new(&weed);
+    server
+        .arg("server")
+        .args(["-ip=127.0.0.1", "-filer", "-s3"]);
+    server.args(["-s3.autoCreateBucket=false", "-s3.iam=false"]);
+    server.args(["-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.max=50"]);
+    server.arg(format!("-s3.config={config}"));
+    server.arg(format!("-dir={}", store.display()));
+    for (of, ports) in ["s3", "master", "volume", "filer"]
+        .iter()
+        .zip(ports.chunks(2))
+    {
+        server.arg(format!("-{of}.port={}", ports[0]));
+        server.arg(format!("-{of}.port.grpc={}", ports[1]));
+    }
+    let address = format!("127.0.0.1:{}", ports[0]);
+    let _server = Server::start(&mut server, &address);
+    let endpoint = format!("http://{address}");
+    // A server that does not work yet is waited for, and not without end.
+    let ship = |secret: &str, more: &[&str]| {
+        Command::new("timeout")
+            .args(["20", PROGRAM, "ship", files.to_str().unwrap()])
+            .args(["--to", "s3://raw/run 1", "--once", "--json"])
+            .args(["--s3-part-mib", "5"])
+            .args(more)
+            .env("AWS_ACCESS_KEY_ID", "SHIPPER")
+            .env("AWS_SECRET_ACCESS_KEY", secret)
+            .env("AWS_ENDPOINT_URL", &endpoint)
+            .env("AWS_REGION", "eu-central-1")
+            .output()
+            .unwrap()
+    };
+    let until_refused = |secret: &str, code: &str| {
+        let due = Instant::now() + PATIENCE;
+        loop {
+            let refused = ship(secret, &[]);
+            let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+            if refused.status.code() == Some(2) && said.contains(code) {
+                assert!(said.contains("s3://raw/run 1 refuses: "), "{said}");
+                break;
+            }
+            assert!(Instant::now() < due, "{said}");
+        }
+    };
+    until_refused("correct-horse", "NoSuchBucket");
+    until_refused("wrong", "SignatureDoesNotMatch");
+    let master = format!("-master=127.0.0.1:{}.{}", ports[2], ports[3]);
+    let filer = format!("-filer=127.0.0.1:{}.{}", ports[6], ports[7]);
+    let order = "echo 's3.bucket.create -name raw' | \"$0\" shell \"$1\" \"$2\"";
+    let made = Command::new("timeout")
+        .args(["20", "sh", "-c", order])
+        .arg(&weed)
+        .args([&master, &filer])
+        .output()
+        .unwrap();
+    let expected = contents(&files).len();
+    for (copies, state, more) in [
+        (true, "verified", &[][..]),
+        (false, "deleted", &["--delete"]),
+    ] {
+        let ended = ship("correct-horse", more);
+        assert!(ended.status.success(), "{ended:?} {made:?}");
+        let report: Value = serde_json::from_slice(&ended.stdout).unwrap();
+        let states = &report["destinations"][0]["states"];
+        assert_eq!(states[state]["files"], expected, "{report:#}");
+        assert_eq!(report["copied_bytes"] != 0, copies, "{report:#}");
+    }
+    assert_eq!(contents(&files), BTreeMap::new());
 }
 
 /// Parts of all TFs in the order of their ids: bytes and digests.

@@ -4,21 +4,29 @@ mod check;
 mod list;
 mod read;
 
+use crate::fail;
 use anyhow::Context as _;
 use sheaf_stream_files::Catalogue;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// List, read and check the files of the sink "streams".
+///
+/// Without a command it lists, as `sheaf files list` does.
 #[derive(Debug, clap::Args)]
+#[command(subcommand_negates_reqs = true)]
+#[command(override_usage = "sheaf files [OPTIONS] <DIR>...\n       sheaf files <COMMAND>")]
 #[command(after_help = "\
 Examples:
+  sheaf files /data
   sheaf files list /data --stream main --state closed
   sheaf files read /data/epn-0/sheaf.00000042.main.b00000.epn-0.0000.tf --tf 100..200
   sheaf files check /data")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    list: Option<list::Args>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -34,10 +42,15 @@ enum Command {
 ///
 /// A folder or file that cannot be read, or a result that cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    match &args.command {
-        Command::List(args) => list::run(args),
-        Command::Read(args) => read::run(args),
-        Command::Check(args) => check::run(args),
+    match (&args.command, &args.list) {
+        // Global options may stand there, so the parser does not refuse all.
+        (Some(_), Some(_)) => Err(fail::bad_use(
+            "found a list to print in front of a command, expected its arguments behind it",
+        )),
+        (None, Some(args)) | (Some(Command::List(args)), None) => list::run(args),
+        (Some(Command::Read(args)), None) => read::run(args),
+        (Some(Command::Check(args)), None) => check::run(args),
+        (None, None) => Err(fail::bad_use("found no DIR, expected folders with files")),
     }
 }
 

@@ -51,7 +51,10 @@ impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut *lock(&FILE) {
             Some((_, file)) => file.write(bytes),
-            None => io::stderr().write(bytes),
+            None => {
+                progress::hide();
+                io::stderr().write(bytes)
+            }
         }
     }
 

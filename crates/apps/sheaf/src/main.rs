@@ -24,7 +24,7 @@ mod logging;
 #[cfg(feature = "monitor")]
 mod monitor;
 mod node_name;
-mod old_names;
+mod other_names;
 mod parent;
 mod program;
 mod progress;
@@ -36,6 +36,7 @@ mod run;
 #[cfg(feature = "monitor")]
 mod samples;
 mod ship;
+mod short_names;
 #[cfg(feature = "lab")]
 mod sim;
 mod status;
@@ -48,17 +49,17 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let (words, renamed) = old_names::translate(std::env::args_os().collect());
+    let (words, other) = other_names::translate(std::env::args_os().collect());
     let cli = parse(words).unwrap_or_else(|error| {
-        if let Some(renamed) = renamed {
-            let _ = writeln!(std::io::stderr(), "sheaf: {renamed}");
+        if let Some(other) = other {
+            let _ = writeln!(std::io::stderr(), "sheaf: {other}");
         }
         error.exit()
     });
     cli.logging
         .begin(cli.command.usual(), cli.command.logs_to_file());
-    if let Some(renamed) = renamed {
-        cli.logging.warn(&renamed.to_string());
+    if let Some(other) = other.filter(other_names::Other::is_old) {
+        cli.logging.warn(&other.to_string());
     }
     cli.command
         .run()

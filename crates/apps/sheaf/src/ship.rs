@@ -2,13 +2,14 @@
 
 use crate::json_file::{self, JsonFlag};
 use crate::logging::Usual;
-use crate::progress::Bar;
+use crate::progress::{Amount, Bar};
 use crate::{duration, fail, files};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use sheaf_node::shutdown::Shutdown;
 use sheaf_ship::{
-    Access, Backoff, DeleteRule, Destination, Progress, ShipConfig, Shipper, schemes,
+    Access, Backoff, DeleteRule, Destination, Progress, S3Access, S3Keys, ShipConfig, Shipper,
+    schemes,
 };
 use sheaf_stream_files::{ShipState, Shipments};
 use std::fmt::Write as _;
@@ -68,6 +69,18 @@ pub(crate) struct Args {
     /// Check certificates of https by this authority, a PEM file.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
+    /// Reach s3 at this server; without it, and without AWS_ENDPOINT_URL, at AWS.
+    #[arg(long, value_name = "URL")]
+    s3_endpoint: Option<String>,
+    /// Sign requests to s3 for this region; without it AWS_REGION, or us-east-1.
+    #[arg(long, value_name = "NAME")]
+    s3_region: Option<String>,
+    /// Take the keys of s3 from this file, as ~/.aws/credentials; without it AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY.
+    #[arg(long, value_name = "FILE")]
+    s3_credentials: Option<PathBuf>,
+    /// Send files to s3 in parts so large, each held in memory meanwhile.
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(5..=1024))]
+    s3_part_mib: u64,
     #[command(flatten)]
     flag: JsonFlag,
 }
@@ -81,6 +94,7 @@ fn after_help() -> String {
   sheaf ship /data --to /mnt/store --once
   sheaf ship /data --to root://eos.example.org//eos/raw --keep-free-mib 500000
   sheaf ship /data --to https://store.example.org/raw --ca ca.pem --token-file token
+  sheaf ship /data --to s3://bucket/raw --s3-endpoint http://store:8333 --delete
   sheaf ship /data --status";
     text
 }
@@ -110,10 +124,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.status {
         return status(&folders, args.flag.json);
     }
-    let access = Access {
-        token_file: args.token_file.clone(),
-        ca: args.ca.clone(),
-    };
+    let access = access(args);
     let destinations = args.to.iter().map(|to| Destination::open(to, &access));
     let destinations = destinations
         .collect::<Result<Vec<_>, _>>()
@@ -138,14 +149,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
     let mut shipper = Shipper::open(&folders, destinations, config).map_err(fail::bad_use)?;
-    let mut bar = Bar::new("shipped");
+    let mut bar = Bar::new("shipped", !args.flag.json);
+    let mut there_before = None;
     let progress = shipper.run(&|| shutdown.is_requested(), |progress| {
-        let there = progress.files(&THERE);
-        bar.tell(
-            there,
-            progress.files(&ShipState::ALL),
-            progress.copied_bytes,
-        );
+        let amount = |states: &[ShipState]| Amount {
+            files: progress.files(states),
+            bytes: progress.bytes(states),
+        };
+        let (mut there, all) = (amount(&THERE), amount(&ShipState::ALL));
+        // Files on their way count by what is copied, of all that this program has begun with.
+        let copied = progress.copied_bytes;
+        let before = *there_before.get_or_insert(there.bytes);
+        let under_way = there.bytes + progress.bytes(&[ShipState::Copying]);
+        there.bytes = (before + copied).clamp(there.bytes, under_way);
+        bar.tell(there, all, copied);
     })?;
     bar.end();
     json_file::print_either(args.flag.json, &to_json(&progress), &text(&progress))?;
@@ -155,6 +172,33 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             false => 0,
         };
     Ok(ExitCode::from(u8::from(left > 0)))
+}
+
+fn access(args: &Args) -> Access {
+    let keys = variable(&["AWS_ACCESS_KEY_ID"]).zip(variable(&["AWS_SECRET_ACCESS_KEY"]));
+    let endpoint = || variable(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]);
+    let region = || variable(&["AWS_REGION", "AWS_DEFAULT_REGION"]);
+    Access {
+        token_file: args.token_file.clone(),
+        ca: args.ca.clone(),
+        s3: S3Access {
+            endpoint: args.s3_endpoint.clone().or_else(endpoint),
+            region: args.s3_region.clone().or_else(region),
+            keys: keys.map(|(id, secret)| S3Keys {
+                id,
+                secret,
+                session_token: variable(&["AWS_SESSION_TOKEN"]),
+            }),
+            credentials_file: args.s3_credentials.clone(),
+            part_bytes: Some(args.s3_part_mib << 20),
+        },
+    }
+}
+
+/// Reads the first of some variables of the environment that is not empty.
+fn variable(names: &[&str]) -> Option<String> {
+    let mut values = names.iter().filter_map(|name| std::env::var(name).ok());
+    values.find(|value| !value.is_empty())
 }
 
 fn status(folders: &[PathBuf], is_json: bool) -> anyhow::Result<ExitCode> {

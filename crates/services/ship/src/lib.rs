@@ -18,6 +18,6 @@ mod pace;
 mod plan;
 mod shipper;
 
-pub use mover::{Access, Destination, DestinationError, Scheme, schemes};
+pub use mover::{Access, Destination, DestinationError, S3Access, S3Keys, Scheme, schemes};
 pub use plan::{Backoff, DeleteRule};
 pub use shipper::{Progress, ShipConfig, ShipError, Shipper};

@@ -1,13 +1,17 @@
 //! Ways to a destination.
 
+mod client;
 mod command;
 mod folder;
 mod http;
+mod s3;
 
 use crate::pace::Pace;
 use command::Command;
 use folder::Folder;
 use http::Http;
+use s3::S3;
+pub use s3::{S3Access, S3Keys};
 use sheaf_stream_files::SummingReader;
 use sheaf_write::{Kinds, Sums};
 use std::fmt;
@@ -15,27 +19,45 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
+/// Checksum that a destination has of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checksum {
+    Adler32(u32),
+    Crc32c(u32),
+}
+
 /// Length and checksum of a file at its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) bytes: u64,
-    pub(crate) adler32: u32,
+    pub(crate) checksum: Checksum,
+}
+
+impl Stored {
+    /// Whether it is the file with these sums; not if they lack the checksum that there is.
+    pub(crate) fn is(&self, expected: &Sums) -> bool {
+        let is_same = match self.checksum {
+            Checksum::Adler32(found) => expected.adler32 == found,
+            Checksum::Crc32c(found) => expected.crc32c == Some(found),
+        };
+        is_same && self.bytes == expected.bytes
+    }
 }
 
 impl From<Sums> for Stored {
     fn from(sums: Sums) -> Self {
         Self {
             bytes: sums.bytes,
-            adler32: sums.adler32,
+            checksum: Checksum::Adler32(sums.adler32),
         }
     }
 }
 
 /// Reads all of `reader`.
-fn sum(reader: impl Read) -> io::Result<Stored> {
+fn sum(reader: impl Read) -> io::Result<Sums> {
     let mut reader = SummingReader::new(reader, Kinds::default());
     io::copy(&mut reader, &mut io::sink())?;
-    Ok(reader.sums().into())
+    Ok(reader.sums())
 }
 
 /// Why a file is not at its destination.
@@ -57,21 +79,23 @@ impl MoveError {
 
 /// Mover of files to one destination.
 pub(crate) trait Mover: fmt::Debug + Send + Sync {
-    /// Copies a file, over what is there, and returns what was read of it. A mover that can gives the file its name
-    /// only if that is `expected`.
+    /// Copies a file, over what is there, and returns the sums of what was read of it. A mover that can gives the file
+    /// its name only if they are as `expected`.
     fn copy(
         &self,
         source: &Path,
         name: &str,
-        expected: Stored,
+        expected: &Sums,
         pace: &Pace,
-    ) -> Result<Stored, MoveError>;
+    ) -> Result<Sums, MoveError>;
 
     /// Removes what the destination has under a name, if it has something.
     fn remove(&self, name: &str, pace: &Pace) -> Result<(), MoveError>;
 
-    /// Returns what the destination has under a name, by its own checksum or read back; none if it has nothing.
-    fn stored(&self, name: &str, pace: &Pace) -> Result<Option<Stored>, MoveError>;
+    /// Returns what the destination has under a name, by a checksum of its own that `expected` has as well, or read
+    /// back; none if it has nothing.
+    fn stored(&self, name: &str, expected: &Sums, pace: &Pace)
+    -> Result<Option<Stored>, MoveError>;
 }
 
 /// Credentials that a destination may need beside its address.
@@ -81,6 +105,8 @@ pub struct Access {
     pub token_file: Option<PathBuf>,
     /// Certificate of the authority that signed that of the server, as PEM; needed for `https`.
     pub ca: Option<PathBuf>,
+    /// Server and credentials of `s3`.
+    pub s3: S3Access,
 }
 
 /// Why a destination is refused, before anything is copied.
@@ -122,6 +148,30 @@ pub enum DestinationError {
         /// The destination.
         destination: String,
     },
+    /// No credentials for a destination that takes nothing without.
+    #[error("{destination} needs credentials: {expected}")]
+    NoKeys {
+        /// The destination.
+        destination: String,
+        /// Where they may stand.
+        expected: &'static str,
+    },
+    /// An address that no server can have.
+    #[error("found {found}, expected {expected}")]
+    Address {
+        /// The address.
+        found: String,
+        /// Shape of an address.
+        expected: &'static str,
+    },
+    /// The destination says that nothing can be stored there: no such bucket, or keys that it does not know.
+    #[error("{destination} refuses: {error}")]
+    Refused {
+        /// The destination.
+        destination: String,
+        /// Answer of the server.
+        error: String,
+    },
 }
 
 /// A mover, or why there can be none.
@@ -145,7 +195,7 @@ impl fmt::Debug for Scheme {
 }
 
 /// The one table of ways to a destination. A folder is last: it takes what no other does.
-static SCHEMES: [Scheme; 6] = [
+static SCHEMES: [Scheme; 7] = [
     Scheme {
         prefix: "https://",
         example: "https://store.example.org/raw",
@@ -157,6 +207,12 @@ static SCHEMES: [Scheme; 6] = [
         example: "http://127.0.0.1:8080/raw",
         doc: "PUT, as to WebDAV; the checksum is asked with Want-Digest, or the file is read back",
         make: |_, address, access| Http::make(address, access),
+    },
+    Scheme {
+        prefix: "s3://",
+        example: "s3://bucket/raw",
+        doc: "PUT to a bucket, in parts if large; CRC-32C is compared, or the file is read back",
+        make: |_, address, access| S3::make(address, access),
     },
     Scheme {
         prefix: "root://",

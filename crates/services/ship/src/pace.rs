@@ -61,6 +61,19 @@ impl Pace {
             *until = Some(due);
             due
         });
+        self.wait(due)
+    }
+
+    /// Waits for a while.
+    ///
+    /// # Errors
+    ///
+    /// An error if all shall end.
+    pub(crate) fn pause(&self, pause: Duration) -> io::Result<()> {
+        self.wait(Instant::now().checked_add(pause))
+    }
+
+    fn wait(&self, due: Option<Instant>) -> io::Result<()> {
         loop {
             if self.is_ending() {
                 return Err(io::Error::other("the shipper ends"));
@@ -76,14 +89,20 @@ impl Pace {
 
 /// Reader at the common pace.
 #[derive(Debug)]
-pub(crate) struct Paced<'a> {
-    file: File,
+pub(crate) struct Paced<'a, R = File> {
+    inner: R,
     pace: &'a Pace,
 }
 
-impl Read for Paced<'_> {
+impl<'a, R: Read> Paced<'a, R> {
+    pub(crate) fn new(inner: R, pace: &'a Pace) -> Self {
+        Self { inner, pace }
+    }
+}
+
+impl<R: Read> Read for Paced<'_, R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read(bytes)?;
+        let count = self.inner.read(bytes)?;
         self.pace.take(count as u64)?;
         Ok(count)
     }
@@ -92,5 +111,5 @@ impl Read for Paced<'_> {
 /// Opens a file to be read at the common pace, and summed.
 pub(crate) fn open_paced<'a>(path: &Path, pace: &'a Pace) -> io::Result<SummingReader<Paced<'a>>> {
     let file = File::open(path)?;
-    Ok(SummingReader::new(Paced { file, pace }, Kinds::default()))
+    Ok(SummingReader::new(Paced::new(file, pace), Kinds::default()))
 }

@@ -1,6 +1,6 @@
 //! The program: takes files from catalogues, lets threads copy them, and notes what is done.
 
-use crate::mover::{Destination, MoveError, Stored};
+use crate::mover::{Checksum, Destination, MoveError, Stored};
 use crate::pace::Pace;
 use crate::plan::{Backoff, Candidate, DeleteRule, Filling};
 use rand::SeedableRng as _;
@@ -8,6 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_stream_files::{
     CatalogueError, ShipState, ShipTotal, Shipment, Shipments, free_bytes, lock_file, side_car,
 };
+use sheaf_write::Sums;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -110,9 +111,18 @@ impl Progress {
     /// Counts files in one of `states`, over all destinations.
     #[must_use]
     pub fn files(&self, states: &[ShipState]) -> u64 {
+        self.in_states(states).map(|total| total.files).sum()
+    }
+
+    /// Counts the bytes of files in one of `states`, over all destinations.
+    #[must_use]
+    pub fn bytes(&self, states: &[ShipState]) -> u64 {
+        self.in_states(states).map(|total| total.bytes).sum()
+    }
+
+    fn in_states(&self, states: &[ShipState]) -> impl Iterator<Item = &ShipTotal> {
         let totals = self.totals.iter().flat_map(|(_, totals)| totals);
-        let wanted = totals.filter(|total| states.contains(&total.state));
-        wanted.map(|total| total.files).sum()
+        totals.filter(|total| states.contains(&total.state))
     }
 }
 
@@ -536,11 +546,11 @@ fn copy_all(
 
 /// Copies a file, and compares what the destination has then with the catalogue.
 fn ship(destination: &Destination, task: &Task, pace: &Pace) -> Result<Ending, MoveError> {
-    let expected = Stored::from(task.shipment.row.sums);
+    let expected = &task.shipment.row.sums;
     let (mover, name) = (&destination.mover, task.shipment.row.file.as_str());
-    match mover.stored(name, pace)? {
+    match mover.stored(name, expected, pace)? {
         // Copied by a life that died before it could note so.
-        Some(stored) if stored == expected => return Ok(Ending::Verified),
+        Some(stored) if stored.is(expected) => return Ok(Ending::Verified),
         Some(stored) if task.shipment.copies == 0 => {
             return Ok(Ending::Occupied(differs("there is", expected, stored)));
         }
@@ -550,16 +560,22 @@ fn ship(destination: &Destination, task: &Task, pace: &Pace) -> Result<Ending, M
     let begun = lock(&task.shipments).begin_copy(task.shipment.id, &destination.address);
     begun.map_err(MoveError::at_destination)?;
     let read = mover.copy(&task.path, name, expected, pace)?;
-    if read != expected {
-        let mut text = differs("read", expected, read);
+    if let Err(error) = expected.compare(&read) {
+        let mut text = format!("read a file whose {error}");
         // A damaged file shall not be taken for a good one.
         if let Err(error) = mover.remove(name, pace) {
             text += &format!("; the destination has it still: {error}");
         }
         return Ok(Ending::Damaged(text));
     }
-    match mover.stored(name, pace)? {
-        Some(stored) if stored == expected => Ok(Ending::Verified),
+    // Known now, also where the catalogue does not have it.
+    let crc32c = expected.crc32c.or(read.crc32c);
+    let expected = &Sums {
+        crc32c,
+        ..*expected
+    };
+    match mover.stored(name, expected, pace)? {
+        Some(stored) if stored.is(expected) => Ok(Ending::Verified),
         Some(stored) => Ok(Ending::Failed(differs(
             "the destination has",
             expected,
@@ -571,9 +587,14 @@ fn ship(destination: &Destination, task: &Task, pace: &Pace) -> Result<Ending, M
     }
 }
 
-fn differs(what: &str, expected: Stored, found: Stored) -> String {
+fn differs(what: &str, expected: &Sums, found: Stored) -> String {
+    let (name, sum, wanted) = match found.checksum {
+        Checksum::Adler32(sum) => ("Adler-32", sum, Some(expected.adler32)),
+        Checksum::Crc32c(sum) => ("CRC-32C", sum, expected.crc32c),
+    };
+    let wanted = wanted.map_or_else(|| "none".to_owned(), |sum| format!("{sum:08x}"));
     format!(
-        "{what} {} bytes with Adler-32 {:08x}, expected {} with {:08x}",
-        found.bytes, found.adler32, expected.bytes, expected.adler32
+        "{what} {} bytes with {name} {sum:08x}, expected {} with {wanted}",
+        found.bytes, expected.bytes
     )
 }

@@ -12,11 +12,11 @@ use std::collections::BTreeSet;
 const RULES: &str = "deny.toml";
 
 /// Packages in the whole build, tests included. Each costs build time and trust; raise it knowingly.
-const PACKAGES_MAX: usize = 480;
+const PACKAGES_MAX: usize = 484;
 
 /// Names that are there in more than one version. Each costs build time, and one version is the older one; lower it
 /// when one goes, raise it knowingly.
-const DUPLICATES_MAX: usize = 29;
+const DUPLICATES_MAX: usize = 30;
 
 /// The part of `deny.toml` that is checked here.
 #[derive(Debug, Deserialize)]
@@ -364,7 +364,7 @@ allow-registry = [\"https://index\"]
         );
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert!(
-            found[0].starts_with("Cargo.lock: holds 30 packages in several versions"),
+            found[0].starts_with("Cargo.lock: holds 31 packages in several versions"),
             "{found:?}"
         );
     }
@@ -374,7 +374,7 @@ allow-registry = [\"https://index\"]
         let many = vec![package("a", Some("MIT"), "registry+https://index"); PACKAGES_MAX + 1];
         expect(
             many,
-            &["Cargo.lock: holds 481 packages, at most 480 are wanted"],
+            &["Cargo.lock: holds 485 packages, at most 484 are wanted"],
         );
     }
 

@@ -2,6 +2,7 @@
 
 mod sinks;
 
+use crate::progress::Bar;
 use crate::{abandoned, fail};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -118,7 +119,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stored = if args.sink.is_empty() {
         sinks::Read::default()
     } else {
-        let read = sinks::read(&mut evidence, &args.sink);
+        let bar = Bar::new("read", args.json.is_none());
+        let read = sinks::read(&mut evidence, &args.sink, bar);
         read.map_err(|error| fail::bad_use(fail::message(&error)))?
     };
     let listed_max = if args.all { usize::MAX } else { 1 };

@@ -1,6 +1,6 @@
 //! `sheaf files check`: files read again and compared with their catalogue.
 
-use crate::progress::Bar;
+use crate::progress::{Amount, Bar};
 use anyhow::Context as _;
 use serde_json::json;
 use sheaf_formats::StreamFormat;
@@ -47,8 +47,17 @@ struct Report {
 /// A folder without a catalogue, or standard output that cannot be written to.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut report = Report::default();
-    let mut bar = Bar::new("checked");
-    for (folder, catalogue) in super::catalogues(&args.folders)? {
+    let mut bar = Bar::new("checked", !args.json);
+    let catalogues = super::catalogues(&args.folders)?;
+    for (_, catalogue) in &catalogues {
+        catalogue.each(&Wanted::default(), |row, shipped| {
+            if !is_deleted(shipped) && row.state != FileState::Open {
+                let (files, bytes) = (1, row.sums.bytes);
+                bar.expect(Amount { files, bytes });
+            }
+        })?;
+    }
+    for (folder, catalogue) in catalogues {
         check_folder(&folder, &catalogue, &mut report, &mut bar)?;
     }
     bar.end();
@@ -80,6 +89,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!report.faults.is_empty())))
 }
 
+/// Whether a file is no more here, since its destinations have it, or may go at any time.
+fn is_deleted(shipped: Option<ShipState>) -> bool {
+    let goes = [Some(ShipState::Deletable), Some(ShipState::Deleted)];
+    goes.contains(&shipped)
+}
+
 fn check_folder(
     folder: &Path,
     catalogue: &Catalogue,
@@ -91,12 +106,9 @@ fn check_folder(
     catalogue.each(&Wanted::default(), |row, shipped| {
         rows.push((row.clone(), shipped));
     })?;
-    let all = rows.len() as u64;
-    for ((row, shipped), done) in rows.into_iter().zip(0..) {
-        bar.tell(done, all, report.bytes);
+    for (row, shipped) in rows {
         known.insert(row.file.clone());
-        let goes = [Some(ShipState::Deletable), Some(ShipState::Deleted)];
-        if goes.contains(&shipped) {
+        if is_deleted(shipped) {
             report.deleted += 1;
             continue;
         }
@@ -104,7 +116,9 @@ fn check_folder(
             report.open += 1;
             continue;
         }
-        match check_file(folder, &row) {
+        let checked = check_file(folder, &row, bar);
+        bar.file(row.sums.bytes);
+        match checked {
             Ok(()) => {
                 report.files += 1;
                 report.records += row.records;
@@ -140,16 +154,22 @@ fn check_folder(
 }
 
 /// Compares a file with its row.
-fn check_file(folder: &Path, row: &FileRow) -> Result<(), String> {
+fn check_file(folder: &Path, row: &FileRow, bar: &mut Bar) -> Result<(), String> {
     let broken = |error: String| Err(io::Error::new(io::ErrorKind::InvalidData, error));
+    let mut offset = 0;
+    let mut is_whole = |bytes: u64| {
+        offset += bytes;
+        bar.within(offset);
+        Ok(true)
+    };
     match StreamFormat::of_file(&row.file) {
         StreamFormat::Tf => compare_file(folder, row, |reader| match next_tf(reader)? {
-            NextTf::Whole(..) => Ok(true),
+            NextTf::Whole(_, bytes) => is_whole(bytes),
             NextTf::Broken(error) => broken(error.to_string()),
             NextTf::End => Ok(false),
         }),
         StreamFormat::StfFile => compare_file(folder, row, |reader| match next_stf(reader)? {
-            NextStf::Whole(..) => Ok(true),
+            NextStf::Whole(_, bytes) => is_whole(bytes.len() as u64),
             NextStf::Broken(fault) => broken(fault.to_string()),
             NextStf::End => Ok(false),
         }),

@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Of an open file records, bytes and checksum are those at its last sync, and `age` is the time since it was opened.
 /// `shipped` is how far `sheaf ship` is with it, of several destinations the one that is least far.
 #[derive(Debug, clap::Args)]
+#[group(id = "list")]
 pub(crate) struct Args {
     /// List the files in these folders.
     #[arg(required = true, value_name = "DIR")]

@@ -1,6 +1,7 @@
 //! `sheaf files read`: the TFs of a file.
 
 use crate::fail;
+use crate::progress::{self, Amount, Bar};
 use anyhow::Context as _;
 use bytes::Bytes;
 use serde_json::json;
@@ -68,17 +69,25 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut out = BufWriter::new(io::stdout().lock());
     let mut is_whole = true;
+    let length = |path: &PathBuf| path.metadata().map_or(0, |file| file.len());
+    let mut bar = Bar::new("read", !args.json);
+    for path in &args.files {
+        let (files, bytes) = (1, length(path));
+        bar.expect(Amount { files, bytes });
+    }
     for path in &args.files {
         let whole = match format_of(path) {
-            StreamFormat::StfFile => read_stfs(args, path, &mut out),
-            StreamFormat::Tf | StreamFormat::Raw => read(args, path, &mut out),
+            StreamFormat::StfFile => read_stfs(args, path, &mut out, &mut bar),
+            StreamFormat::Tf | StreamFormat::Raw => read(args, path, &mut out, &mut bar),
         };
+        bar.file(length(path));
         match whole {
             Ok(whole) => is_whole &= whole,
             Err(error) if is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
             Err(error) => return Err(error),
         }
     }
+    bar.end();
     match out.flush() {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         flushed => flushed.context("cannot write to standard output")?,
@@ -112,7 +121,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// Reads one file. Returns whether it is whole.
-fn read(args: &Args, path: &Path, out: &mut impl Write) -> anyhow::Result<bool> {
+fn read(args: &Args, path: &Path, out: &mut impl Write, bar: &mut Bar) -> anyhow::Result<bool> {
     let cannot = || format!("cannot read {}", path.display());
     let file = File::open(path).with_context(cannot)?;
     let mut reader = BufReader::with_capacity(READ_BYTES, file);
@@ -134,12 +143,23 @@ fn read(args: &Args, path: &Path, out: &mut impl Write) -> anyhow::Result<bool> 
                     print(args, &tf, offset, out)?;
                 }
                 offset += bytes;
+                show(bar, offset, out)?;
             }
         }
     }
 }
 
+/// Shows the bar behind the lines printed so far, if it is time.
+fn show(bar: &mut Bar, offset: u64, out: &mut impl Write) -> io::Result<()> {
+    if bar.is_due() {
+        out.flush()?;
+        bar.within(offset);
+    }
+    Ok(())
+}
+
 fn tell(path: &Path, offset: u64, error: &dyn std::fmt::Display) {
+    progress::hide();
     // Where errors cannot be printed, the exit status still shows them.
     let _ = writeln!(
         io::stderr(),
@@ -149,7 +169,12 @@ fn tell(path: &Path, offset: u64, error: &dyn std::fmt::Display) {
 }
 
 /// Reads one file of TFs as DataDistribution writes them. Returns whether it is whole.
-fn read_stfs(args: &Args, path: &Path, out: &mut impl Write) -> anyhow::Result<bool> {
+fn read_stfs(
+    args: &Args,
+    path: &Path,
+    out: &mut impl Write,
+    bar: &mut Bar,
+) -> anyhow::Result<bool> {
     let cannot = || format!("cannot read {}", path.display());
     let file = File::open(path).with_context(cannot)?;
     let mut reader = BufReader::with_capacity(READ_BYTES, file);
@@ -174,6 +199,7 @@ fn read_stfs(args: &Args, path: &Path, out: &mut impl Write) -> anyhow::Result<b
                     print_stf(args, id, &tf, &bytes, offset, out)?;
                 }
                 offset += bytes.len() as u64;
+                show(bar, offset, out)?;
             }
         }
     }
@@ -187,6 +213,7 @@ fn print_stf(
     offset: u64,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
+    progress::hide();
     if args.json {
         let object = json!({
             "run_number": tf.run(),
@@ -258,6 +285,7 @@ fn print(args: &Args, tf: &Tf<Bytes>, offset: u64, out: &mut impl Write) -> anyh
             missing.len()
         )
     };
+    progress::hide();
     writeln!(out, "{line}")?;
     let Some(folder) = &args.to else {
         return Ok(());

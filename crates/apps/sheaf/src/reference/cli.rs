@@ -1,5 +1,6 @@
 //! Page of the command line, made of the commands that the program parses.
 
+use crate::short_names::SHORT;
 use clap::{Arg, Command};
 use std::fmt::Write as _;
 
@@ -27,6 +28,10 @@ pub(super) fn page(mut root: Command) -> String {
     page += "## Global options\n\nEvery command takes these.\n\n";
     for option in root.get_arguments().filter(|arg| arg.is_global_set()) {
         page += &line_of(option);
+    }
+    page += "\n## Short names\n\n| command | is |\n| --- | --- |\n";
+    for (name, own) in SHORT {
+        let _ = writeln!(page, "| `sheaf {name}` | `sheaf {own}` |");
     }
     page.push('\n');
     for command in visible(&root) {

@@ -1,7 +1,8 @@
 //! Programs of others that copy: xrdcp, gfal-copy, globus-url-copy.
 
-use super::{DestinationError, Made, MoveError, Mover, Stored, sum};
+use super::{Checksum, DestinationError, Made, MoveError, Mover, Stored, sum};
 use crate::pace::Pace;
+use sheaf_write::Sums;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -168,7 +169,7 @@ fn shown(words: &[&str], pace: &Pace) -> Result<Option<Output>, MoveError> {
 }
 
 impl Mover for Command {
-    fn copy(&self, source: &Path, name: &str, _: Stored, pace: &Pace) -> Result<Stored, MoveError> {
+    fn copy(&self, source: &Path, name: &str, _: &Sums, pace: &Pace) -> Result<Sums, MoveError> {
         let (url, path) = (self.url(name), source.display().to_string());
         let local = format!("file://{path}");
         match self.kind {
@@ -199,7 +200,7 @@ impl Mover for Command {
         }
     }
 
-    fn stored(&self, name: &str, pace: &Pace) -> Result<Option<Stored>, MoveError> {
+    fn stored(&self, name: &str, _: &Sums, pace: &Pace) -> Result<Option<Stored>, MoveError> {
         let url = self.url(name);
         let (server, path) = self.server_and_path(name);
         let (stat, query) = match self.kind {
@@ -215,7 +216,7 @@ impl Mover for Command {
         };
         Ok(Some(Stored {
             bytes: size_in(&stat)?,
-            adler32: adler32_in(&checked(&query, pace)?)?,
+            checksum: Checksum::Adler32(adler32_in(&checked(&query, pace)?)?),
         }))
     }
 }
@@ -231,5 +232,5 @@ fn read_back(url: &str, name: &str, pace: &Pace) -> Result<Option<Stored>, MoveE
     });
     // Not there if nothing came.
     let _ = std::fs::remove_file(&back);
-    stored
+    Ok(stored?.map(Stored::from))
 }

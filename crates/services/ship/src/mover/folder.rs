@@ -3,6 +3,7 @@
 use super::{DestinationError, Made, MoveError, Mover, Stored, sum};
 use crate::pace::{Pace, open_paced};
 use rustix::fs::{Advice, fadvise};
+use sheaf_write::Sums;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -31,9 +32,9 @@ impl Mover for Folder {
         &self,
         source: &Path,
         name: &str,
-        expected: Stored,
+        expected: &Sums,
         pace: &Pace,
-    ) -> Result<Stored, MoveError> {
+    ) -> Result<Sums, MoveError> {
         let mut from = open_paced(source, pace).map_err(MoveError::Source)?;
         let part = self.0.join(format!(".{name}.part"));
         let mut to = File::create(&part).map_err(MoveError::at_destination)?;
@@ -47,8 +48,8 @@ impl Mover for Folder {
             let written = to.write_all(&piece[..count]);
             written.map_err(MoveError::at_destination)?;
         }
-        let read = Stored::from(from.sums());
-        let named = if read == expected {
+        let read = from.sums();
+        let named = if expected.compare(&read).is_ok() {
             to.sync_all().and_then(|()| {
                 // What is read back shall come from the disk. A file system that cannot do that is read as it can.
                 let _ = fadvise(&to, 0, None, Advice::DontNeed);
@@ -69,12 +70,13 @@ impl Mover for Folder {
         }
     }
 
-    fn stored(&self, name: &str, _: &Pace) -> Result<Option<Stored>, MoveError> {
+    fn stored(&self, name: &str, _: &Sums, _: &Pace) -> Result<Option<Stored>, MoveError> {
         // Read at its own speed: the limit is for what goes over the way.
         let stored = match File::open(self.0.join(name)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened.and_then(sum),
         };
-        stored.map(Some).map_err(MoveError::at_destination)
+        let stored = stored.map_err(MoveError::at_destination)?;
+        Ok(Some(stored.into()))
     }
 }

@@ -1,19 +1,12 @@
 //! A server that takes files by PUT, as WebDAV does.
 
-use super::{Access, DestinationError, Made, MoveError, Mover, Stored, sum};
+use super::{Access, Checksum, DestinationError, Made, MoveError, Mover, Stored, client, sum};
 use crate::pace::{Pace, open_paced};
-use rustls::crypto::ring;
+use sheaf_write::Sums;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 use ureq::http::{Response, StatusCode};
-use ureq::tls::{PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
 use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, RequestBuilder, SendBody};
-
-/// Longest time until a server takes a connection, and until it answers.
-const CONNECT: Duration = Duration::from_secs(10);
-const ANSWER: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub(super) struct Http {
@@ -24,32 +17,14 @@ pub(super) struct Http {
 
 impl Http {
     pub(super) fn make(address: &str, access: &Access) -> Made {
-        let config = Agent::config_builder()
-            .timeout_connect(Some(CONNECT))
-            .timeout_recv_response(Some(ANSWER))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .proxy(None)
-            .user_agent("sheaf-ship");
-        let config = if address.starts_with("https://") {
-            let ca = access.ca.as_ref().ok_or_else(|| DestinationError::NoCa {
-                destination: address.to_owned(),
-            })?;
-            let tls = TlsConfig::builder()
-                .provider(TlsProvider::Rustls)
-                .root_certs(roots(ca)?)
-                .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()));
-            config.tls_config(tls.build())
-        } else {
-            config
-        };
+        let agent = client::agent(address, address, access)?;
         if let Some(path) = &access.token_file {
             token(path)?;
         }
         Ok(Box::new(Self {
             address: address.to_owned(),
             token_file: access.token_file.clone(),
-            agent: config.build().into(),
+            agent,
         }))
     }
 
@@ -86,24 +61,6 @@ fn token(path: &Path) -> Result<String, DestinationError> {
     Ok(token.to_owned())
 }
 
-/// Reads the certificates in a PEM file.
-fn roots(path: &Path) -> Result<RootCerts, DestinationError> {
-    let refused = |error: String| DestinationError::Access {
-        path: path.to_owned(),
-        error,
-    };
-    let pem = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
-    let certificates = parse_pem(&pem).filter_map(|item| match item {
-        Ok(PemItem::Certificate(certificate)) => Some(certificate),
-        _ => None,
-    });
-    let certificates: Vec<_> = certificates.collect();
-    if certificates.is_empty() {
-        return Err(refused("found no certificate, expected PEM".to_owned()));
-    }
-    Ok(RootCerts::Specific(Arc::new(certificates)))
-}
-
 /// Reads `adler32=…` of a digest header.
 fn adler32_of(answer: &Response<Body>) -> Option<u32> {
     let headers = answer.headers().get_all("digest");
@@ -132,7 +89,7 @@ fn checked(what: &str, mut answer: Response<Body>) -> Result<Response<Body>, Mov
 }
 
 impl Mover for Http {
-    fn copy(&self, source: &Path, name: &str, _: Stored, pace: &Pace) -> Result<Stored, MoveError> {
+    fn copy(&self, source: &Path, name: &str, _: &Sums, pace: &Pace) -> Result<Sums, MoveError> {
         let length = std::fs::metadata(source).map_err(MoveError::Source)?.len();
         let mut file = open_paced(source, pace).map_err(MoveError::Source)?;
         let request = self
@@ -144,7 +101,7 @@ impl Mover for Http {
             .with_token(request)?
             .send(SendBody::from_reader(&mut file));
         checked("PUT", sent.map_err(MoveError::at_destination)?)?;
-        Ok(file.sums().into())
+        Ok(file.sums())
     }
 
     fn remove(&self, name: &str, _: &Pace) -> Result<(), MoveError> {
@@ -155,7 +112,7 @@ impl Mover for Http {
         checked("DELETE", answer).map(drop)
     }
 
-    fn stored(&self, name: &str, _: &Pace) -> Result<Option<Stored>, MoveError> {
+    fn stored(&self, name: &str, _: &Sums, _: &Pace) -> Result<Option<Stored>, MoveError> {
         let url = self.url(name);
         let head = self.ask(self.agent.head(&url).header("want-digest", "adler32"))?;
         if head.status() == StatusCode::NOT_FOUND {
@@ -165,11 +122,13 @@ impl Mover for Http {
         let length = head.headers().get("content-length");
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         if let (Some(bytes), Some(adler32)) = (length, adler32_of(&head)) {
-            return Ok(Some(Stored { bytes, adler32 }));
+            let checksum = Checksum::Adler32(adler32);
+            return Ok(Some(Stored { bytes, checksum }));
         }
         // A server that knows no Adler-32: all of the file comes back.
         let mut answer = checked("GET", self.ask(self.agent.get(&url))?)?;
         let stored = sum(answer.body_mut().as_reader());
-        stored.map(Some).map_err(MoveError::at_destination)
+        let stored = stored.map_err(MoveError::at_destination)?;
+        Ok(Some(stored.into()))
     }
 }

@@ -3,6 +3,7 @@
 mod streams;
 
 use crate::data::file_view::FileView;
+use crate::progress::{Amount, Bar};
 use anyhow::Context as _;
 use sheaf_audit::{Evidence, Kind, Stored};
 use sheaf_formats::inspect::FileFormat;
@@ -14,7 +15,7 @@ use sheaf_verdict_log::event::{FileEvent, PartEvent};
 use std::path::{Path, PathBuf};
 
 /// Counts of files of sinks that were read.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Read {
     pub(super) files: u64,
     pub(super) tfs: u64,
@@ -23,6 +24,7 @@ pub(super) struct Read {
     pub(super) stf_tfs: u64,
     /// Files among them of streams of the format raw.
     pub(super) raw_files: u64,
+    bar: Bar,
 }
 
 /// Reads all that sinks wrote of the runs of `evidence` into `directories`.
@@ -30,25 +32,53 @@ pub(super) struct Read {
 /// # Errors
 ///
 /// What cannot be read. What is damaged is a finding.
-pub(super) fn read(evidence: &mut Evidence, directories: &[PathBuf]) -> anyhow::Result<Read> {
-    let mut read = Read::default();
+pub(super) fn read(
+    evidence: &mut Evidence,
+    directories: &[PathBuf],
+    bar: Bar,
+) -> anyhow::Result<Read> {
+    let mut read = Read {
+        bar,
+        ..Read::default()
+    };
     let mut nodes = streams::Nodes::default();
     evidence.begin_sinks();
+    let mut paths = Vec::new();
     for directory in directories {
         for folder in folders_of(evidence, directory)? {
-            for path in sorted(&folder)? {
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let is_of_node = name.starts_with("epn-") || name.starts_with("writer-");
-                if path.is_dir() && is_of_node {
-                    nodes.add(&path);
-                } else {
-                    read_file(evidence, &path, &mut read)?;
-                }
-            }
+            paths.extend(sorted(&folder)?);
+        }
+    }
+    paths.iter().for_each(|path| expect(&mut read.bar, path));
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_of_node = name.starts_with("epn-") || name.starts_with("writer-");
+        if path.is_dir() && is_of_node {
+            nodes.add(&path);
+        } else {
+            read_file(evidence, &path, &mut read)?;
+            read.bar.file(length_of(&path));
         }
     }
     nodes.read(evidence, &mut read)?;
+    read.bar.end();
     Ok(read)
+}
+
+/// Expects a file, or the files of the folder of an EPN. What cannot be looked at fails when it is read.
+fn expect(bar: &mut Bar, path: &Path) {
+    let paths = match path.is_dir() {
+        true => sorted(path).unwrap_or_default(),
+        false => vec![path.to_owned()],
+    };
+    for path in paths {
+        let (files, bytes) = (1, length_of(&path));
+        bar.expect(Amount { files, bytes });
+    }
+}
+
+fn length_of(path: &Path) -> u64 {
+    path.metadata().map_or(0, |file| file.len())
 }
 
 /// The folders of the runs, or the directory itself if it is the folder of a run.

@@ -1,6 +1,6 @@
 //! Files of the sink "streams": TFs whose parts may stand in files of several streams.
 
-use super::{Read, sorted, stored_of};
+use super::{Read, length_of, sorted, stored_of};
 use anyhow::Context as _;
 use bytes::Bytes;
 use sheaf_audit::{Evidence, Kind, Stored};
@@ -158,41 +158,52 @@ impl Node<'_> {
         let rows = rows.iter().map(|row| (row.file.as_str(), row));
         let rows: BTreeMap<&str, &FileRow> = rows.collect();
         for path in sorted(folder)? {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let closed = name.strip_suffix(".part");
-            let file = closed.unwrap_or(&name);
-            let beside = [file.strip_suffix(".json"), name.strip_suffix(".records")];
-            let mut beside = beside.into_iter().flatten();
-            // What the sink has beside its files.
-            if name.starts_with("catalogue.sqlite")
-                || name.starts_with(".sheaf-")
-                || beside.any(|file| rows.contains_key(file))
-            {
-                continue;
-            }
-            let Some(row) = rows.get(file) else {
-                let text = format!("{} is no file that a sink writes", path.display());
-                evidence.add_bad_file(Kind::SinkForeign, text);
-                continue;
-            };
-            read.files += 1;
-            let is_open = closed.is_some();
-            match StreamFormat::of_file(file) {
-                StreamFormat::Tf => read_series(evidence, &path, is_open, read, |place, tf| {
-                    // A folder keeps the files of all runs.
-                    let is_of_run = self.runs.is_empty() || self.runs.contains(&tf.run.to_string());
-                    if is_of_run && (self.counts)(tf) {
-                        add(&mut self.joined, row, place, tf);
-                    }
-                })?,
-                StreamFormat::StfFile => {
-                    let is_logged = self.has_one_stf_stream && is_of_run(row, &self.runs);
-                    read_stfs(evidence, &path, row, is_logged, read)?;
-                }
-                StreamFormat::Raw => read_raw(evidence, &path, row, read)?,
-            }
+            self.read_file(evidence, &path, &rows, read)?;
+            read.bar.file(length_of(&path));
         }
         Ok(())
+    }
+
+    fn read_file(
+        &mut self,
+        evidence: &mut Evidence,
+        path: &Path,
+        rows: &BTreeMap<&str, &FileRow>,
+        read: &mut Read,
+    ) -> anyhow::Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let closed = name.strip_suffix(".part");
+        let file = closed.unwrap_or(&name);
+        let beside = [file.strip_suffix(".json"), name.strip_suffix(".records")];
+        let mut beside = beside.into_iter().flatten();
+        // What the sink has beside its files.
+        if name.starts_with("catalogue.sqlite")
+            || name.starts_with(".sheaf-")
+            || beside.any(|file| rows.contains_key(file))
+        {
+            return Ok(());
+        }
+        let Some(row) = rows.get(file) else {
+            let text = format!("{} is no file that a sink writes", path.display());
+            evidence.add_bad_file(Kind::SinkForeign, text);
+            return Ok(());
+        };
+        read.files += 1;
+        let is_open = closed.is_some();
+        match StreamFormat::of_file(file) {
+            StreamFormat::Tf => read_series(evidence, path, is_open, read, |place, tf| {
+                // A folder keeps the files of all runs.
+                let is_of_run = self.runs.is_empty() || self.runs.contains(&tf.run.to_string());
+                if is_of_run && (self.counts)(tf) {
+                    add(&mut self.joined, row, place, tf);
+                }
+            }),
+            StreamFormat::StfFile => {
+                let is_logged = self.has_one_stf_stream && is_of_run(row, &self.runs);
+                read_stfs(evidence, path, row, is_logged, read)
+            }
+            StreamFormat::Raw => read_raw(evidence, path, row, read),
+        }
     }
 }
 
@@ -282,6 +293,7 @@ fn read_series(
                 read.tfs += 1;
                 found(format!("{}, byte {offset}", place()), &tf);
                 offset += bytes;
+                read.bar.within(offset);
             }
         }
     }
@@ -343,6 +355,7 @@ fn read_stfs(
                     read.stf_tfs += 1;
                 }
                 offset += bytes.len();
+                read.bar.within(offset as u64);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Files that an engine has written, shipped to folders that work, fail, and are not what they seem.
 
+mod s3;
+
 use sheaf_protocol::{Timestamp, splitmix};
 use sheaf_ship::{
     Access, Backoff, DeleteRule, Destination, Progress, ShipConfig, ShipError, Shipper,
@@ -30,8 +32,17 @@ fn walk(_: &mut dyn Read) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Writes `files` closed files into a folder.
+/// Writes `files` closed files into a folder, of 1000, 2000 and so on bytes.
 fn write(folder: &Path, files: u64) {
+    let kinds = Kinds {
+        crc32c: false,
+        xxh3: false,
+    };
+    write_files(folder, files, 1000, kinds);
+}
+
+/// Writes `files` closed files into a folder, of `unit` bytes, twice as many, and so on, with checksums of `kinds`.
+fn write_files(folder: &Path, files: u64, unit: usize, kinds: Kinds) {
     let limits = Limits {
         bytes: u64::MAX,
         records: u64::MAX,
@@ -47,10 +58,7 @@ fn write(folder: &Path, files: u64) {
             assignment: Assignment::named("open-rate").expect("it is there"),
             segment_bytes: 1 << 20,
             record_bytes_max: u64::MAX,
-            kinds: Kinds {
-                crc32c: false,
-                xxh3: false,
-            },
+            kinds,
             sync_every: None,
             streams: vec![StreamConfig {
                 name: "main".to_owned(),
@@ -60,7 +68,7 @@ fn write(folder: &Path, files: u64) {
         },
         durability: Durability::Close,
         mode: None,
-        queue_bytes: 1 << 20,
+        queue_bytes: 64 << 20,
         queue_records: 100,
         labels: Labels::default(),
         worker_bytes_per_s: None,
@@ -73,7 +81,7 @@ fn write(folder: &Path, files: u64) {
             stream: StreamId(0),
             block,
         };
-        let length = 1000 * (block as usize + 1);
+        let length = unit * (block as usize + 1);
         let bytes = (0..length).map(|at| (at as u64 * 31 + block) as u8);
         let record = Plain(bytes.collect());
         assert!(engine.append(Timestamp(0), place, record).is_ok());
@@ -107,6 +115,10 @@ fn to(folder: &Path) -> Destination {
 
 fn ship(folder: &Path, destinations: &[&Path], config: ShipConfig) -> Progress {
     let destinations = destinations.iter().map(|folder| to(folder)).collect();
+    ship_to(folder, destinations, config)
+}
+
+fn ship_to(folder: &Path, destinations: Vec<Destination>, config: ShipConfig) -> Progress {
     let mut shipper = Shipper::open(&[folder.to_owned()], destinations, config).expect("opens");
     shipper.run(&|| false, |_| {}).expect("ships")
 }
