@@ -606,3 +606,6 @@ impl Handoff {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
