@@ -776,3 +776,6 @@ fn fate_of(event: StreamEvent) -> StreamFate {
         refused: text(event.refused.unwrap_or_default()),
     }
 }
+
+#[cfg(test)]
+mod tests;
