@@ -108,6 +108,8 @@ pub struct WriterParts {
 struct Arriving {
     record: Record,
     parts: Vec<Part<Bytes>>,
+    /// Payload bytes of these.
+    bytes: u64,
 }
 
 /// Stream of an EPN.
@@ -431,8 +433,11 @@ impl<T: Transport> WriterNode<T> {
             return;
         };
         let is_whole = record.parts == 0;
-        let parts = Vec::new();
-        peer.arriving = Some(Arriving { record, parts });
+        peer.arriving = Some(Arriving {
+            record,
+            parts: Vec::new(),
+            bytes: 0,
+        });
         if is_whole {
             self.complete(now, conn, epn);
         }
@@ -467,6 +472,12 @@ impl<T: Transport> WriterNode<T> {
             let detail = format!("TF {tf} has CRC-32C {digest:08x}, stated is {stated:08x}");
             return self.reject(now, conn, Code::BadDigest, &detail);
         }
+        arriving.bytes += bytes;
+        let (found, stated) = (arriving.bytes, arriving.record.bytes);
+        if found > stated {
+            let detail = format!("STFs of {found} bytes, their record says {stated}");
+            return self.reject(now, conn, Code::BadMessage, &detail);
+        }
         arriving.parts.push(Part {
             source: header.key.source,
             format: header.format,
@@ -485,10 +496,10 @@ impl<T: Transport> WriterNode<T> {
             .peers
             .get_mut(&conn)
             .and_then(|peer| peer.arriving.take());
-        let Some(Arriving { record, parts }) = arriving else {
+        let arrived = arriving.map(|it| (it.record, it.parts, it.bytes));
+        let Some((record, parts, bytes)) = arrived else {
             return;
         };
-        let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
         if bytes != record.bytes {
             let detail = format!("a TF of {bytes} bytes, its record says {}", record.bytes);
             return self.reject(now, conn, Code::BadMessage, &detail);
@@ -778,4 +789,4 @@ fn fate_of(event: StreamEvent) -> StreamFate {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

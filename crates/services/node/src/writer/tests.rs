@@ -2,7 +2,6 @@ use super::*;
 use crate::sink::{DeliverError, Delivery, Patience, Sink};
 use sheaf_protocol::{Attempt, EpnId, FlpId, PayloadFormat, RunId, Source, StfKey, TfId};
 use sheaf_transport::memory::{Faults, Memory, Network};
-use sheaf_write::CopyState;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -34,10 +33,23 @@ impl Disk {
         self.is_locked.store(is_locked, Ordering::Relaxed);
     }
 
-    fn kept(&self) -> Vec<(u32, CopyState)> {
+    /// Rows, as `written 1 (0) held`: of copy 1, with another copy at writer 0, and held.
+    pub(crate) fn kept(&self) -> Vec<String> {
         let rows = self.rows.lock().unwrap();
-        rows.values().map(|row| (row.copy, row.state)).collect()
+        rows.values().map(words).collect()
     }
+}
+
+fn words(row: &CopyRow) -> String {
+    let mut words = format!("{} {}", row.state.name(), row.copy);
+    if !row.elsewhere.is_empty() {
+        let others: Vec<String> = row.elsewhere.iter().map(u16::to_string).collect();
+        words += &format!(" ({})", others.join(" "));
+    }
+    if row.held.is_some() {
+        words += " held";
+    }
+    words
 }
 
 impl Sink for Disk {
@@ -389,7 +401,25 @@ fn a_record_that_does_not_fit_is_refused() {
     };
     bench.send(said(&Control::Record(lying)));
     bench.send(stf(7, 0));
-    bench.assert_refused(Code::BadMessage, "a TF of 10 bytes, its record says 9");
+    bench.assert_refused(Code::BadMessage, "STFs of 10 bytes, their record says 9");
+    // With the first byte too much: a record cannot make the writer keep more than it says.
+    let mut bench = Bench::welcomed();
+    let lying = Record {
+        parts: 1000,
+        ..record(7, 1)
+    };
+    bench.send(said(&Control::Record(lying)));
+    bench.send(stf(7, 0));
+    bench.send(stf(7, 1));
+    bench.assert_refused(Code::BadMessage, "STFs of 20 bytes, their record says 10");
+    let mut bench = Bench::welcomed();
+    let lying = Record {
+        bytes: 11,
+        ..record(7, 1)
+    };
+    bench.send(said(&Control::Record(lying)));
+    bench.send(stf(7, 0));
+    bench.assert_refused(Code::BadMessage, "a TF of 10 bytes, its record says 11");
 }
 
 #[test]
@@ -462,7 +492,7 @@ fn a_catalogue_that_cannot_be_written_delays_the_answer_and_counts_as_full() {
     let heard = bench.pass(200);
     assert_eq!(written_of(&heard), [copy(7, 1)]);
     assert!(!last_pulse(&heard).is_full);
-    assert_eq!(bench.disk.kept(), [(1, CopyState::Written)]);
+    assert_eq!(bench.disk.kept(), ["written 1 (3)"]);
 }
 
 #[test]
@@ -482,7 +512,7 @@ fn a_void_that_overtakes_the_files_takes_the_tf_back() {
     );
     assert!(written_of(&heard).is_empty());
     assert!(bench.disk.written().is_empty());
-    assert_eq!(bench.disk.kept(), [(2, CopyState::Void)]);
+    assert_eq!(bench.disk.kept(), ["void 2"]);
 }
 
 #[test]
