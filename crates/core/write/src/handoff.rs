@@ -12,7 +12,7 @@ use sheaf_placement::{
 };
 use sheaf_protect::protect;
 use sheaf_protocol::control::{Move, TfCopy, WriterPulse, WriterWelcome};
-use sheaf_protocol::{Attempt, Incarnation, RunId, TfId, Timestamp};
+use sheaf_protocol::{Attempt, Incarnation, RunId, Tf, TfId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -38,6 +38,15 @@ impl HandoffId {
             attempt,
             copy,
         }
+    }
+
+    /// Returns the name of `tf`.
+    #[must_use]
+    pub fn of_tf<P>(tf: &Tf<P>) -> Self {
+        let Tf {
+            run, tf, attempt, ..
+        } = *tf;
+        Self { run, tf, attempt }
     }
 
     /// Returns the name of the TF that `copy` is one of.
@@ -104,11 +113,11 @@ pub enum HandoffAction {
 /// Change of a writer, for logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriterNews {
-    /// The writer takes TFs.
+    /// A writer takes TFs.
     Takes(u16),
-    /// Its stream has closed, with so many TFs that it has not acknowledged.
+    /// The stream to a writer has closed, with so many TFs that are not acknowledged.
     Gone(u16, usize),
-    /// Its disks are full or fail.
+    /// The disks of a writer are full or fail.
     Full(u16),
     /// A TF is larger than what any writer takes at once.
     TooLarge(HandoffId, u64),
@@ -327,8 +336,8 @@ impl Handoff {
             .set_held(target(writer), held.min(welcome.window_bytes / 2));
     }
 
-    /// Notes that a writer has written a TF. If that is the copy which counts, the TF is done with, and the writers that
-    /// it was sent to are returned, the last one at the end.
+    /// Notes that a writer has written a TF. If that is the copy which counts, the TF is done with, and the writers
+    /// that it was sent to are returned, the last one at the end.
     pub fn handle_written(
         &mut self,
         now: Timestamp,

@@ -8,8 +8,8 @@
 //! Of several disks, an [`Intake`] chooses the one of each file by the same assignments, leaves out those that fail,
 //! are slow or full, and decides by the name of an [`Overload`] what becomes of records that none takes now.
 //!
-//! Of several writer nodes, a [`Handoff`] at the end of each EPN chooses the one of each TF, and moves what a writer has
-//! not acknowledged; the [`Receipts`] of the writer see to it that a TF that comes again is in the files once.
+//! Of several writer nodes, a [`Handoff`] at the end of each EPN chooses the one of each TF, and moves what a writer
+//! has not acknowledged; the [`Receipts`] of the writer see to it that a TF that comes again is in the files once.
 //!
 //! Checksums of segments are combined at the close ([`Sums`]), so a file is byte for byte, and sum for sum, what one
 //! worker would have written. The crate is pure: no clock, no file, no thread.

@@ -18,11 +18,11 @@ const RECENT_TFS: usize = 65_536;
 /// State of a TF in a row that outlives the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyState {
-    /// It was taken, and is not acknowledged. After a restart it counts as void: its EPN sends it again.
+    /// Taken, and not acknowledged. After a restart it counts as void: its EPN sends it again.
     Pending,
-    /// It is written, and counts.
+    /// Written: it counts.
     Written,
-    /// What is written of it does not count.
+    /// Not to count, whatever is written of it.
     Void,
 }
 
@@ -52,12 +52,12 @@ pub struct HeldRow {
     pub missing: Vec<FlpId>,
 }
 
-/// What has to outlive a writer of a TF.
+/// Facts about a TF that have to outlive a writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyRow {
     /// Number of its copy; of a void one, that of the copy which replaces it.
     pub copy: u32,
-    /// Its state.
+    /// State of the TF.
     pub state: CopyState,
     /// Writers where an earlier copy may still count.
     pub elsewhere: BTreeSet<u16>,
@@ -111,14 +111,14 @@ pub enum ReceiptAction<C> {
     },
 }
 
-/// What becomes of a TF that has come in.
+/// Treatment of a TF that has come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// It is to be written.
+    /// To be written.
     Write,
-    /// It is to be written to the streams whose files do not have it.
+    /// To be written to the streams whose files do not have it.
     WriteMissing,
-    /// It is here, and its payloads are not needed.
+    /// Here already: the payloads are not needed.
     Known,
     /// A later copy counts.
     Stale,

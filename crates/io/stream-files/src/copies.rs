@@ -1,5 +1,5 @@
-//! Table of the catalogue with the copies of TFs that a writer node has, as far as they need a row: those that came from
-//! another writer, that do not count, or that are stored before they are committed.
+//! Table of the catalogue with the copies of TFs that a writer node has, as far as they need a row: those that came
+//! from another writer, that do not count, or that are stored before they are committed.
 
 use crate::catalogue::{Catalogue, CatalogueError};
 use rusqlite::types::Type;
@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::{Deserialize, Serialize};
 use sheaf_protocol::control::HeldPart;
 use sheaf_protocol::{Attempt, EpnId, FlpId, Incarnation, RunId, Source, Target, TfId};
-use sheaf_write::{CopyRow, CopyState, HandoffId, HeldRow};
+use sheaf_write::{Copies, CopyRow, CopyState, HandoffId, HeldRow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -191,6 +191,26 @@ fn read_rows(catalogue: &Catalogue) -> Result<Vec<(HandoffId, CopyRow)>, Catalog
     })
 }
 
+/// Returns the TFs in the files of `folder` that do not count, as far as its own catalogue tells: void ones, and those
+/// that wait for their commit. None in a folder without a catalogue.
+///
+/// # Errors
+///
+/// [`CatalogueError`] if the catalogue cannot be read.
+pub fn void_tfs(folder: &Path) -> Result<BTreeSet<HandoffId>, CatalogueError> {
+    if !Catalogue::is_in(folder) {
+        return Ok(BTreeSet::new());
+    }
+    let mut copies = Copies::default();
+    let rows = Catalogue::read(folder)?.copies()?;
+    let ids: Vec<HandoffId> = rows.keys().copied().collect();
+    copies.add(0, rows);
+    Ok(ids
+        .into_iter()
+        .filter(|id| !copies.counts(0, *id))
+        .collect())
+}
+
 impl Catalogue {
     /// Returns the rows of copies: none in the catalogue of an EPN. A TF of the files counts unless its row is void.
     ///
@@ -257,5 +277,11 @@ mod tests {
         table.keep(&[(id(1), None)].into()).expect("removed");
         let found = Catalogue::read(folder.path()).expect("a reader").copies();
         assert_eq!(found.expect("rows"), [(id(2), void)].into());
+        assert_eq!(
+            void_tfs(folder.path()).expect("a catalogue"),
+            [id(2)].into()
+        );
+        let empty = tempfile::tempdir().expect("a folder");
+        assert_eq!(void_tfs(empty.path()).expect("none"), BTreeSet::new());
     }
 }

@@ -33,7 +33,7 @@ mod worker;
 
 pub use catalogue::{Catalogue, CatalogueError, CatalogueLock, FileRow, FileState, Wanted};
 pub use compare::{compare_file, compare_sums};
-pub use copies::CopyTable;
+pub use copies::{CopyTable, void_tfs};
 pub use disks::{Disks, DisksEvent};
 pub use durability::Durability;
 pub use engine::{Engine, EngineConfig, EngineError, EngineEvent};

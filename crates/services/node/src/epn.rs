@@ -4,9 +4,9 @@ use crate::challenge::{Challenges, Nonces};
 use crate::event::{Event, EventLog};
 use crate::flp::Turn;
 use crate::icn_link::{IcnLink, LEAVE_ALONE_AFTER};
+use crate::identity;
 use crate::registry::Discovery;
 use crate::reject::{self, PeerGuard};
-use crate::security;
 use crate::sink::{SinkEvent, SinkHandle};
 use crate::uplink::{Heard, JoinRefusal, Uplink};
 use bytes::Bytes;
@@ -139,7 +139,7 @@ impl<T: Transport> EpnNode<T> {
         use sheaf_transport::Event as Net;
         match event {
             Net::Connected { conn } => {
-                let denial = security::role_denial(&self.transport, conn, Role::Icn);
+                let denial = identity::role_denial(&self.transport, conn, Role::Icn);
                 if let Some(detail) = denial {
                     self.icn_link.uplink.refuse(conn);
                     self.peer_guard.named(conn, NodeId::ICN);
@@ -317,7 +317,7 @@ impl<T: Transport> EpnNode<T> {
             }
         };
         let node = hello.source.flp.into();
-        if let Some(detail) = security::denial(&self.transport, conn, node) {
+        if let Some(detail) = identity::denial(&self.transport, conn, node) {
             return self.reject(now, conn, Code::RoleDenied, &detail);
         }
         if hello.target != self.target {

@@ -4,10 +4,10 @@ use crate::challenge::CHALLENGE_WITHIN;
 use crate::event::{Event, EventLog};
 use crate::held_back::HeldBack;
 use crate::icn_link::{IcnLink, LEAVE_ALONE_AFTER};
+use crate::identity;
 use crate::refusals::{Refusals, Served};
 use crate::registry::Discovery;
 use crate::reject::{self, PeerGuard};
-use crate::security;
 use crate::source::{Fed, Feed, Input};
 use crate::uplink::{Heard, JoinRefusal, Uplink};
 use sheaf_metrics::Registry;
@@ -211,11 +211,11 @@ impl<T: Transport> FlpNode<T> {
         let (node, denial) = match self.targets.get(&conn) {
             Some(target) => {
                 let node = target.epn.into();
-                (node, security::denial(&self.transport, conn, node))
+                (node, identity::denial(&self.transport, conn, node))
             }
             None => (
                 NodeId::ICN,
-                security::role_denial(&self.transport, conn, Role::Icn),
+                identity::role_denial(&self.transport, conn, Role::Icn),
             ),
         };
         denial.is_some_and(|detail| {

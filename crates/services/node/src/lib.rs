@@ -1,9 +1,9 @@
 //! The processes of a farm: sockets, clocks and signals around the pure brains.
 //!
 //! Each role has a node that works on any [`Transport`](sheaf_transport::Transport) and any clock:
-//! [`flp::FlpNode`], [`epn::EpnNode`], [`icn::IcnNode`], [`writer::WriterNode`]. It is fed events by `handle` and does what is due by
-//! `turn`; [`role`] drives it with sockets and the real clock, the farm tests with the memory transport and a
-//! virtual one. All read alike.
+//! [`flp::FlpNode`], [`epn::EpnNode`], [`icn::IcnNode`], [`writer::WriterNode`]. It is fed events by `handle` and does
+//! what is due by `turn`; [`role`] drives it with sockets and the real clock, the farm tests with the memory transport
+//! and a virtual one. All read alike.
 
 pub mod bridge;
 pub mod budget;
@@ -21,6 +21,7 @@ mod held_back;
 mod http;
 pub mod icn;
 mod icn_link;
+mod identity;
 mod kinds;
 mod ledger;
 pub mod machine;

@@ -7,7 +7,7 @@ use crate::config::{BulkConfig, FarmConfig, PageConfig, for_index};
 use sheaf_auth::{Credentials, IdentityError, Moment, Tls};
 use sheaf_metrics::{Metric, Registry};
 use sheaf_protocol::{Control, NodeId, Role};
-use sheaf_transport::{Bulk, ConnId, Security, Transport};
+use sheaf_transport::{Bulk, Security};
 use std::time::Duration;
 use thiserror::Error;
 use tracing::{info, warn};
@@ -219,29 +219,6 @@ pub(crate) fn export(registry: &Registry, in_force: &str) {
     for level in LEVELS {
         registry.set(&LEVEL, &[("level", level)], u64::from(level == in_force));
     }
-}
-
-/// Why the peer at the other end of `conn` is not `expected`, as its certificate says; `None` if it is, or if the
-/// connection proves nothing.
-pub(crate) fn denial<T: Transport>(
-    transport: &T,
-    conn: ConnId,
-    expected: NodeId,
-) -> Option<String> {
-    let found = transport.identity(conn)?;
-    (found.node != expected)
-        .then(|| format!("found the certificate of {found}, expected that of {expected}"))
-}
-
-/// As [`denial`], where any node of a role will do.
-pub(crate) fn role_denial<T: Transport>(
-    transport: &T,
-    conn: ConnId,
-    expected: Role,
-) -> Option<String> {
-    let found = transport.identity(conn)?;
-    (found.node.role != expected)
-        .then(|| format!("found the certificate of {found}, expected that of an {expected}"))
 }
 
 /// Whether a node of `role` may say this to an ICN. What an ICN says to a node needs no such list: the node looks at

@@ -353,8 +353,8 @@ pub enum SinkEvent {
         is_redelivered: bool,
         /// Payload bytes.
         bytes: u64,
-        /// The STFs in it. All sinks but `discard`, `shm` and `writers` compute the digests from the bytes; those repeat
-        /// what was stated, which the transport has compared.
+        /// The STFs in it. All sinks but `discard`, `shm` and `writers` compute the digests from the bytes; those
+        /// repeat what was stated, which the transport has compared.
         parts: Vec<PartEvent>,
         /// FLPs of the roster without an STF in it.
         missing: Vec<u16>,

@@ -1,27 +1,31 @@
 //! The process of a writer node: takes built TFs from EPNs, and writes them to files of streams.
 //!
-//! [`Receipts`] decides what becomes of a TF that comes in; the sink `streams` writes; the rows that have to outlive the
-//! process are kept by a [`CopyKeeper`]. An EPN is answered when its TF is written as the durability of the files
+//! [`Receipts`] decides what becomes of a TF that comes in; the sink `streams` writes; the rows that have to outlive
+//! the process are kept by a [`CopyKeeper`]. An EPN is answered when its TF is written as the durability of the files
 //! demands, and when what concerns it is in that table.
+
+mod counts;
+mod incoming;
 
 use crate::challenge::{Challenges, Nonces};
 use crate::event::{Event, EventLog, StreamEvent};
 use crate::flp::Turn;
+use crate::identity;
 use crate::reject::{self, PeerGuard};
-use crate::security;
 use crate::sink::{SinkEvent, SinkHandle};
 use bytes::Bytes;
-use sheaf_metrics::{Metric, Registry};
+use counts::Counts;
+pub(crate) use counts::METRICS;
+use incoming::Peer;
+use sheaf_metrics::Registry;
 use sheaf_protocol::control::{
-    HeldPart, Record, StreamFate, TfCopy, WriterHello, WriterPulse, WriterWelcome, WrittenTf,
+    StreamFate, TfCopy, WriterHello, WriterPulse, WriterWelcome, WrittenTf,
 };
 use sheaf_protocol::reject::Code;
-use sheaf_protocol::{
-    Control, Incarnation, NodeId, Part, Role, StfHeader, Target, Tf, Timestamp, WireKind, crc32c,
-};
+use sheaf_protocol::{Control, Incarnation, NodeId, Role, Tf, Timestamp, WireKind};
 use sheaf_stream_files::{CatalogueError, CopyTable};
 use sheaf_transport::{ConnId, Event as Net, Frame, Refusal, SendError, Transport};
-use sheaf_write::{CopyRow, HandoffId, ReceiptAction, Receipts, Received};
+use sheaf_write::{CopyRow, HandoffId, ReceiptAction, Receipts};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tracing::{debug, error, info, warn};
@@ -32,34 +36,6 @@ const TICK: Duration = Duration::from_millis(5);
 const REPEAT_MOVES: Duration = Duration::from_secs(1);
 /// Longest time for which a writer that is asked to end waits for what is on its way.
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);
-
-pub(crate) const EPNS: Metric =
-    Metric::gauge("writer_epns", "EPNs that have a stream open to the writer.");
-pub(crate) const TFS: Metric =
-    Metric::counter("writer_tfs_total", "TFs that came whole from EPNs.");
-pub(crate) const BYTES: Metric =
-    Metric::counter("writer_bytes_total", "Payload bytes of the TFs that came.");
-pub(crate) const WRITTEN: Metric = Metric::counter(
-    "writer_acknowledged_total",
-    "TFs that were acknowledged as written.",
-);
-pub(crate) const AGAIN: Metric = Metric::counter(
-    "writer_again_total",
-    "TFs that came again and were here already.",
-)
-.advice("EPNs hand over again what was not acknowledged when a stream closed");
-pub(crate) const VOID: Metric = Metric::counter(
-    "writer_void_total",
-    "Copies that were made void, as the TF is at another writer or is not committed.",
-);
-pub(crate) const QUEUED: Metric = Metric::gauge(
-    "writer_queued_bytes",
-    "Payload bytes that wait to be written.",
-)
-.advice("near `writer.capacity_bytes`: the disks are the limit");
-
-/// All of them.
-pub(crate) const METRICS: [Metric; 7] = [EPNS, TFS, BYTES, WRITTEN, AGAIN, VOID, QUEUED];
 
 /// Keeper of the rows that have to outlive a writer.
 pub trait CopyKeeper: Send {
@@ -101,34 +77,6 @@ pub struct WriterParts {
     pub nonces: Nonces,
     /// Event log.
     pub log: EventLog,
-}
-
-/// A TF whose STFs come in.
-#[derive(Debug)]
-struct Arriving {
-    record: Record,
-    parts: Vec<Part<Bytes>>,
-    /// Payload bytes of these.
-    bytes: u64,
-}
-
-/// Stream of an EPN.
-#[derive(Debug, Default)]
-struct Peer {
-    /// Set from its hello on.
-    epn: Option<Target>,
-    arriving: Option<Arriving>,
-    /// Messages that the stream has no room for.
-    outbox: VecDeque<Frame>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    tfs: u64,
-    bytes: u64,
-    written: u64,
-    again: u64,
-    void: u64,
 }
 
 /// One writer node on any transport. Its driver feeds it events and turns it.
@@ -279,29 +227,9 @@ impl<T: Transport> WriterNode<T> {
 
     /// Brings the metrics of the node up to date.
     pub fn export(&self, registry: &Registry) {
-        let epns = self
-            .peers
-            .values()
-            .filter(|peer| peer.epn.is_some())
-            .count();
-        registry.set(&EPNS, &[], u64::try_from(epns).unwrap_or(u64::MAX));
-        let Counts {
-            tfs,
-            bytes,
-            written,
-            again,
-            void,
-        } = self.counts;
-        for (metric, count) in [
-            (&TFS, tfs),
-            (&BYTES, bytes),
-            (&WRITTEN, written),
-            (&AGAIN, again),
-            (&VOID, void),
-            (&QUEUED, self.queued_bytes),
-        ] {
-            registry.set(metric, &[], count);
-        }
+        let epns = self.peers.values().filter(|peer| peer.epn.is_some());
+        self.counts
+            .export(registry, epns.count(), self.queued_bytes);
         self.peer_guard.export(registry);
     }
 
@@ -388,7 +316,7 @@ impl<T: Transport> WriterNode<T> {
 
     fn handle_hello(&mut self, now: Timestamp, conn: ConnId, hello: &WriterHello) {
         let node = hello.epn.epn.into();
-        if let Some(detail) = security::denial(&self.transport, conn, node) {
+        if let Some(detail) = identity::denial(&self.transport, conn, node) {
             return self.reject(now, conn, Code::RoleDenied, &detail);
         }
         if hello.writer != self.node.index {
@@ -419,120 +347,6 @@ impl<T: Transport> WriterNode<T> {
         }
         self.send(conn, &Control::Held(Vec::new()));
         self.pulse(Some(conn));
-    }
-
-    fn handle_record(&mut self, now: Timestamp, conn: ConnId, epn: Target, record: Record) {
-        if record.bytes > self.welcome.window_bytes {
-            let detail = format!(
-                "found a TF of {} bytes, the window has {}",
-                record.bytes, self.welcome.window_bytes
-            );
-            return self.reject(now, conn, Code::TooBig, &detail);
-        }
-        let Some(peer) = self.peers.get_mut(&conn) else {
-            return;
-        };
-        let is_whole = record.parts == 0;
-        peer.arriving = Some(Arriving {
-            record,
-            parts: Vec::new(),
-            bytes: 0,
-        });
-        if is_whole {
-            self.complete(now, conn, epn);
-        }
-    }
-
-    fn handle_stf(&mut self, now: Timestamp, conn: ConnId, frame: Frame, digest: Option<u32>) {
-        let bytes = frame.body.len() as u64;
-        let header = match StfHeader::decode(&frame.head, bytes) {
-            Ok(header) => header,
-            Err(error) => {
-                return self.reject(now, conn, Code::BadMessage, &error.to_string());
-            }
-        };
-        let Some(peer) = self.peers.get_mut(&conn) else {
-            return;
-        };
-        let (Some(epn), Some(arriving)) = (peer.epn, &mut peer.arriving) else {
-            return self.reject(now, conn, Code::NotJoined, "an STF without a record");
-        };
-        let copy = arriving.record.copy;
-        let of = (header.key.run, header.key.tf, header.attempt);
-        if of != (copy.run, copy.tf, copy.attempt) {
-            let detail = format!(
-                "an STF of TF {} in the record of TF {}",
-                header.key.tf, copy.tf
-            );
-            return self.reject(now, conn, Code::WrongStream, &detail);
-        }
-        let digest = digest.unwrap_or_else(|| crc32c(&frame.body));
-        if digest != header.digest {
-            let (tf, stated) = (header.key.tf, header.digest);
-            let detail = format!("TF {tf} has CRC-32C {digest:08x}, stated is {stated:08x}");
-            return self.reject(now, conn, Code::BadDigest, &detail);
-        }
-        arriving.bytes += bytes;
-        let (found, stated) = (arriving.bytes, arriving.record.bytes);
-        if found > stated {
-            let detail = format!("STFs of {found} bytes, their record says {stated}");
-            return self.reject(now, conn, Code::BadMessage, &detail);
-        }
-        arriving.parts.push(Part {
-            source: header.key.source,
-            format: header.format,
-            digest,
-            bytes,
-            payload: frame.body,
-        });
-        if arriving.parts.len() == arriving.record.parts as usize {
-            self.complete(now, conn, epn);
-        }
-    }
-
-    /// Takes a TF whose STFs are all here.
-    fn complete(&mut self, now: Timestamp, conn: ConnId, epn: Target) {
-        let arriving = self
-            .peers
-            .get_mut(&conn)
-            .and_then(|peer| peer.arriving.take());
-        let arrived = arriving.map(|it| (it.record, it.parts, it.bytes));
-        let Some((record, parts, bytes)) = arrived else {
-            return;
-        };
-        if bytes != record.bytes {
-            let detail = format!("a TF of {bytes} bytes, its record says {}", record.bytes);
-            return self.reject(now, conn, Code::BadMessage, &detail);
-        }
-        self.counts.tfs += 1;
-        self.counts.bytes += bytes;
-        let held = || {
-            let part = |part: &Part<Bytes>| HeldPart {
-                source: part.source,
-                bytes: part.bytes,
-                digest: part.digest,
-            };
-            parts.iter().map(part).collect()
-        };
-        let may_be_here = match self.receipts.handle_record(conn, epn, &record, held) {
-            Received::Write => false,
-            Received::WriteMissing => true,
-            Received::Known => {
-                self.counts.again += 1;
-                return;
-            }
-            Received::Stale => return,
-        };
-        let tf = Tf {
-            run: record.copy.run,
-            tf: record.copy.tf,
-            attempt: record.copy.attempt,
-            is_redelivered: record.is_redelivered,
-            parts,
-            missing: record.missing,
-        };
-        self.queued_bytes += bytes;
-        self.waiting.push_back((tf, may_be_here));
     }
 
     /// Does all that is to be done now: writes, answers, sends pulses.

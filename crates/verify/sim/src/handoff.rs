@@ -1,9 +1,9 @@
 //! EPNs that hand TFs to writer nodes, through deaths, silences and full disks of both, and cuts between them.
 //!
-//! The shipped [`Handoff`](sheaf_write::Handoff) and [`Receipts`](sheaf_write::Receipts) decide; streams between them keep
-//! the order of messages and lose what was on its way when they close. A writer that dies loses its memory and may have
-//! written a TF to some of its streams only; its files and rows stay. What its files hold is compared with what EPNs
-//! were answered, by the rule that readers go by ([`Copies`](sheaf_write::Copies)), all the time and at the end.
+//! The shipped [`Handoff`](sheaf_write::Handoff) and [`Receipts`](sheaf_write::Receipts) decide; streams between them
+//! keep the order of messages and lose what was on its way when they close. A writer that dies loses its memory and may
+//! have written a TF to some of its streams only; its files and rows stay. What its files hold is compared with what
+//! EPNs were answered, by the rule that readers go by ([`Copies`](sheaf_write::Copies)), all the time and at the end.
 
 mod net;
 mod options;

@@ -9,6 +9,9 @@ use sheaf_formats::StreamFormat;
 use sheaf_formats::stf_file::{FileTf, NextStf, next_stf};
 use sheaf_formats::tf_file::{NextTf, next_tf, tf_file_head};
 use sheaf_protocol::Tf;
+use sheaf_stream_files::void_tfs;
+use sheaf_write::HandoffId;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -33,6 +36,9 @@ pub(crate) struct Args {
     /// Only STFs of these FLPs.
     #[arg(long, value_name = "INDEX", value_delimiter = ',')]
     flp: Vec<u16>,
+    /// Also TFs that do not count: copies that writer nodes have of what another one has, or of what is not committed.
+    #[arg(long)]
+    void: bool,
     /// Write each TF as a file of its own into this folder, which must be there.
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
@@ -125,6 +131,11 @@ fn read(args: &Args, path: &Path, out: &mut impl Write, bar: &mut Bar) -> anyhow
     let cannot = || format!("cannot read {}", path.display());
     let file = File::open(path).with_context(cannot)?;
     let mut reader = BufReader::with_capacity(READ_BYTES, file);
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let void = match args.void {
+        true => BTreeSet::new(),
+        false => void_tfs(folder).with_context(cannot)?,
+    };
     let mut offset = 0;
     loop {
         match next_tf(&mut reader).with_context(cannot)? {
@@ -139,7 +150,8 @@ fn read(args: &Args, path: &Path, out: &mut impl Write, bar: &mut Bar) -> anyhow
                 return Ok(false);
             }
             NextTf::Whole(tf, bytes) => {
-                if let Some(tf) = selected(args, tf) {
+                let counts = !void.contains(&HandoffId::of_tf(&tf));
+                if let Some(tf) = counts.then(|| selected(args, tf)).flatten() {
                     print(args, &tf, offset, out)?;
                 }
                 offset += bytes;

@@ -1,7 +1,7 @@
 //! Objections: messages that the ICN refuses, and its answers.
 
 use super::IcnNode;
-use crate::security;
+use crate::identity;
 use sheaf_metrics::Registry;
 use sheaf_protocol::control::Hello;
 use sheaf_protocol::reject::Code;
@@ -11,7 +11,7 @@ use sheaf_transport::{ConnId, Refusal, Transport};
 impl<T: Transport> IcnNode<T> {
     /// Whether the certificate at the other end of `conn` is that of another node; then the stream is closed.
     pub(super) fn is_denied(&mut self, now: Timestamp, conn: ConnId, node: NodeId) -> bool {
-        let denial = security::denial(&self.transport, conn, node);
+        let denial = identity::denial(&self.transport, conn, node);
         let is_denied = denial.is_some();
         if let Some(detail) = denial {
             self.reject(now, conn, Code::RoleDenied, &detail);

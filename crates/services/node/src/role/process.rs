@@ -26,7 +26,7 @@ const FILES_BESIDE: u64 = 128;
 /// Arena of an endpoint to which peers send no payloads.
 const BESIDE_ARENA_BYTES: usize = 2 << 20;
 
-/// What a second endpoint of a process is made of.
+/// Parts of a second endpoint of a process.
 pub(super) struct Beside {
     tcp: TcpConfig,
     security: Security,

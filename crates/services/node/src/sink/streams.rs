@@ -317,8 +317,8 @@ impl StreamsSink {
         StreamTable::check(&self.streams, &key("stream"), has_consumers, check);
     }
 
-    /// Checks what the files of a writer node, at `table`, cannot have: TFs come again there after a crash, and a file of
-    /// payloads alone does not tell which it has.
+    /// Checks what the files of a writer node, at `table`, cannot have: TFs come again there after a crash, and a file
+    /// of payloads alone does not tell which it has.
     pub(crate) fn check_of_writer(&self, table: &str, check: &mut Check) {
         for (stream, format) in StreamTable::formats(&self.streams) {
             check.that(

@@ -1,8 +1,8 @@
 //! Sink of an EPN whose TFs go to the writer nodes of the farm.
 //!
-//! A thread of its own has the streams to all writers ([`Links`]) and the [`Handoff`](sheaf_write::Handoff) that chooses
-//! among them. A TF counts as delivered when a writer has acknowledged it as written, so its memory is kept until then,
-//! and a writer that dies, hangs or is full costs nothing: what it has not acknowledged goes to another one.
+//! A thread of its own has the streams to all writers ([`Links`]) and the [`Handoff`] that chooses among them. A TF
+//! counts as delivered when a writer has acknowledged it as written, so its memory is kept until then, and a writer
+//! that dies, hangs or is full costs nothing: what it has not acknowledged goes to another one.
 
 mod counters;
 mod links;

@@ -6,6 +6,8 @@ use super::{Input, Opening, Place, SourceError, SourceKind};
 use serde::{Deserialize, Serialize};
 use sheaf_formats::tf_file::{NextTf, next_tf};
 use sheaf_stf_builder::tf_file::TfFile;
+use sheaf_stream_files::void_tfs;
+use sheaf_write::HandoffId;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
@@ -55,6 +57,8 @@ fn read(file: &Path, opening: &Opening<'_>, source: &mut TfFile) -> Result<(), S
         source,
     };
     let mut reader = BufReader::with_capacity(READ_BYTES, File::open(file).map_err(failed)?);
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let void = void_tfs(folder).map_err(|error| failed(io::Error::other(error)))?;
     let mut offset = 0;
     loop {
         match next_tf(&mut reader).map_err(failed)? {
@@ -65,12 +69,16 @@ fn read(file: &Path, opening: &Opening<'_>, source: &mut TfFile) -> Result<(), S
                 return Ok(());
             }
             NextTf::Whole(tf, bytes) => {
+                offset += bytes;
+                // Of a writer node: another one has it.
+                if void.contains(&HandoffId::of_tf(&tf)) {
+                    continue;
+                }
                 source.add(&tf).map_err(|error| SourceError::NoData {
                     flp: opening.flp,
                     files: names(&[file]),
                     reason: error.to_string(),
                 })?;
-                offset += bytes;
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 /// Payload of every STF.
 const PAYLOAD: &[u8] = b"0123456789";
 
-/// What a writer of a test has written, and what it cannot do now.
+/// Disk and catalogue of a writer, which fail when a test says so.
 #[derive(Clone, Default)]
 pub(crate) struct Disk {
     tfs: Arc<Mutex<Vec<Tf<Bytes>>>>,

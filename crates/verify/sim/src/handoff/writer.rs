@@ -14,7 +14,7 @@ const REPEAT_MS: u64 = 1_000;
 /// Bytes of the window of each EPN.
 pub(super) const WINDOW_BYTES: u64 = 1_000;
 
-/// What is on the disks of a writer: how often each stream has a TF, and rows.
+/// Content of the disks of a writer: how often each stream has a TF, and rows.
 #[derive(Debug, Default)]
 pub(super) struct OnDisk {
     pub(super) files: BTreeMap<HandoffId, Vec<u32>>,

@@ -121,11 +121,7 @@ fn read(mut file: File, format: StreamFormat, content: &mut Content) -> io::Resu
     loop {
         let (id, bytes) = match format {
             StreamFormat::Tf => match next_tf(&mut reader)? {
-                NextTf::Whole(tf, bytes) => {
-                    let (run, attempt) = (tf.run, tf.attempt);
-                    let tf = tf.tf;
-                    (HandoffId { run, tf, attempt }, bytes)
-                }
+                NextTf::Whole(tf, bytes) => (HandoffId::of_tf(&tf), bytes),
                 NextTf::Broken(_) | NextTf::End => return Ok(()),
             },
             StreamFormat::StfFile => match next_stf(&mut reader)? {

@@ -48,10 +48,7 @@ struct Item {
 
 impl Item {
     fn id(&self) -> HandoffId {
-        let Tf {
-            run, tf, attempt, ..
-        } = self.tf;
-        HandoffId { run, tf, attempt }
+        HandoffId::of_tf(&self.tf)
     }
 }
 
@@ -446,11 +443,7 @@ impl Hands {
             (part, Want { place, bytes })
         };
         let answer = answer.unwrap_or_default();
-        let of = HandoffId {
-            run: tf.run,
-            tf: tf.tf,
-            attempt: tf.attempt,
-        };
+        let of = HandoffId::of_tf(&tf);
         let selected = self.table.select(&tf, &answer);
         let (parts, wants): (Vec<Tf<Bytes>>, Vec<Want>) = selected.map(want).unzip();
         let here = match may_be_here {

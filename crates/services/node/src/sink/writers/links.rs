@@ -1,23 +1,23 @@
 //! Streams of an EPN to the writer nodes.
 
+mod stored;
+
 use crate::challenge::CHALLENGE_WITHIN;
 use crate::event::StreamEvent;
+use crate::identity;
 use crate::reject;
-use crate::security;
 use crate::sink::Recovered;
 use bytes::Bytes;
-use sheaf_protocol::control::{
-    HeldPart, HeldTf, Record, Recover, StreamFate, TfCopy, WriterHello, WrittenTf,
-};
+use sheaf_protocol::control::{Record, StreamFate, TfCopy, WriterHello, WrittenTf};
 use sheaf_protocol::{
     Control, Incarnation, NodeId, Role, RunId, StfHeader, StfKey, Target, Tf, TfId, Timestamp,
     WireKind,
 };
 use sheaf_transport::{CloseReason, ConnId, Event as Net, Frame, SendError, Transport};
-use sheaf_verdict_log::event::PartEvent;
 use sheaf_write::{Handoff, HandoffAction, HandoffId, WriterNews};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+use stored::{Published, Publishing, Stored};
 use tracing::{debug, error, info, warn};
 
 /// Pauses before a stream that has closed is opened again: the first, and the longest after doubling.
@@ -93,36 +93,6 @@ impl Link {
     }
 }
 
-/// A TF that a writer is to publish.
-#[derive(Debug)]
-struct Publishing {
-    writer: u16,
-    tried: Vec<u16>,
-    copy: TfCopy,
-    /// Whether the writer was asked on its stream of now.
-    is_sent: bool,
-    what: Published,
-}
-
-/// A TF that is published: of this life, or of a former one.
-#[derive(Debug)]
-enum Published {
-    Own(Done),
-    Former(Incarnation, Recovered),
-}
-
-/// A TF that a writer has, and that is not committed.
-#[derive(Debug)]
-struct Stored {
-    writer: u16,
-    /// Writers that it was sent to, the last one at the end.
-    tried: Vec<u16>,
-    copy: TfCopy,
-    streams: Vec<StreamEvent>,
-    /// Of a former life.
-    of: Option<HeldTf>,
-}
-
 /// Streams to all writers of the farm, and the TFs that they have not acknowledged.
 pub(super) struct Links<T> {
     transport: T,
@@ -150,24 +120,6 @@ fn fate_of(fate: StreamFate) -> StreamEvent {
         stream: fate.stream,
         shed: some(fate.shed),
         refused: some(fate.refused),
-    }
-}
-
-fn part_of(part: &HeldPart) -> PartEvent {
-    PartEvent {
-        flp: part.source.flp.0,
-        incarnation: part.source.incarnation.0,
-        bytes: part.bytes,
-        digest: part.digest,
-    }
-}
-
-/// Returns the name of `tf` among those that are handed to writers.
-pub(super) fn id_of(tf: &Tf<Bytes>) -> HandoffId {
-    HandoffId {
-        run: tf.run,
-        tf: tf.tf,
-        attempt: tf.attempt,
     }
 }
 
@@ -248,7 +200,7 @@ impl<T: Transport> Links<T> {
 
     /// Takes a TF: one that is to be written, or one that is stored and committed now.
     pub(super) fn offer(&mut self, tf: Tf<Bytes>) {
-        let id = id_of(&tf);
+        let id = HandoffId::of_tf(&tf);
         if let Some(Stored {
             writer,
             tried,
@@ -262,146 +214,6 @@ impl<T: Transport> Links<T> {
         }
         self.handoff.offer(id, tf.bytes());
         self.tfs.insert(id, tf);
-    }
-
-    /// Takes a TF that is to be stored before it is committed.
-    pub(super) fn store(&mut self, tf: Tf<Bytes>) {
-        let id = id_of(&tf);
-        self.held.insert(id);
-        self.handoff.offer(id, tf.bytes());
-        self.tfs.insert(id, tf);
-    }
-
-    /// Revokes what was stored of a TF by this life, or by former lives.
-    pub(super) fn unstore(&mut self, run: RunId, tf: TfId, by_former: bool) {
-        if by_former {
-            for stored in self.former.remove(&(run, tf)).into_iter().flatten() {
-                self.handoff
-                    .revoke(stored.writer, HandoffId::of(&stored.copy));
-            }
-            return;
-        }
-        let is_it = |id: &HandoffId| id.run == run && id.tf == tf;
-        let ids: Vec<HandoffId> = self.stored.keys().copied().filter(is_it).collect();
-        for id in ids {
-            if let Some(stored) = self.stored.remove(&id) {
-                self.handoff.revoke(stored.writer, id);
-            }
-        }
-        let ids: Vec<HandoffId> = self.tfs.keys().copied().filter(is_it).collect();
-        for id in ids {
-            self.tfs.remove(&id);
-            self.held.remove(&id);
-            self.handoff.withdraw(id);
-        }
-    }
-
-    /// Publishes what a former life has stored of a TF.
-    pub(super) fn recover(&mut self, run: RunId, item: &Recover) {
-        let Recover {
-            tf, incarnation, ..
-        } = *item;
-        let of_life = |stored: &Stored| {
-            let held = stored.of.as_ref();
-            held.is_some_and(|held| held.incarnation == incarnation)
-        };
-        let (mut found, mut at) = (None, None);
-        let mut stored = self.former.remove(&(run, tf)).unwrap_or_default();
-        // The highest copy counts, if several writers have one.
-        stored.sort_by_key(|stored| std::cmp::Reverse(stored.copy.copy));
-        for stored in stored {
-            if found.is_some() || !of_life(&stored) {
-                self.handoff
-                    .revoke(stored.writer, HandoffId::of(&stored.copy));
-                continue;
-            }
-            let held = stored.of.as_ref().expect("it is of that life");
-            let flps: Vec<_> = held.parts.iter().map(|part| part.source.flp).collect();
-            let has_all = item.parts.iter().all(|flp| flps.contains(flp));
-            if has_all && flps.len() == item.parts.len() {
-                found = Some(Recovered {
-                    attempt: stored.copy.attempt,
-                    bytes: held.parts.iter().map(|part| part.bytes).sum(),
-                    parts: held.parts.iter().map(part_of).collect(),
-                    missing: item.missing.iter().map(|flp| flp.0).collect(),
-                });
-                at = Some((stored.writer, stored.copy));
-            } else {
-                self.handoff
-                    .revoke(stored.writer, HandoffId::of(&stored.copy));
-            }
-        }
-        if let Some(((writer, copy), found)) = at.zip(found) {
-            let what = Published::Former(incarnation, found);
-            return self.publish(writer, vec![writer], copy, what);
-        }
-        // One that is published already is answered when that is done.
-        let is_under_way = |id: &HandoffId| id.run == run && id.tf == tf;
-        if !self.publishing.keys().any(is_under_way) {
-            let found = None;
-            self.events.push_back(LinksEvent::Recovered {
-                run,
-                tf,
-                incarnation,
-                found,
-            });
-        }
-    }
-
-    fn publish(&mut self, writer: u16, tried: Vec<u16>, copy: TfCopy, what: Published) {
-        let publishing = Publishing {
-            writer,
-            tried,
-            copy,
-            is_sent: false,
-            what,
-        };
-        self.publishing.insert(HandoffId::of(&copy), publishing);
-    }
-
-    fn handle_published(&mut self, copy: &TfCopy) {
-        let id = HandoffId::of(copy);
-        let is_it = |it: &Publishing| it.copy == *copy;
-        if !self.publishing.get(&id).is_some_and(is_it) {
-            return;
-        }
-        match self.publishing.remove(&id).map(|it| it.what) {
-            Some(Published::Own(done)) => self.events.push_back(LinksEvent::Done(done)),
-            Some(Published::Former(incarnation, found)) => {
-                self.events.push_back(LinksEvent::Recovered {
-                    run: id.run,
-                    tf: id.tf,
-                    incarnation,
-                    found: Some(found),
-                });
-            }
-            None => {}
-        }
-    }
-
-    /// Sends TFs that a writer which is gone was to publish to another one. Those of former lives wait for the writer:
-    /// no other has them.
-    fn move_unpublished(&mut self) {
-        let is_gone = |writer: u16| self.handoff.life(writer).is_none();
-        let is_mine = |it: &Publishing| matches!(it.what, Published::Own(_));
-        let gone = self
-            .publishing
-            .iter()
-            .filter(|(_, it)| is_mine(it) && is_gone(it.writer));
-        let gone: Vec<HandoffId> = gone.map(|(id, _)| *id).collect();
-        for id in gone {
-            if let Some(Publishing {
-                tried,
-                copy,
-                what: Published::Own(done),
-                ..
-            }) = self.publishing.remove(&id)
-            {
-                self.handoff
-                    .offer_moved(id, done.tf.bytes(), copy.copy, tried);
-                self.tfs.insert(id, done.tf);
-            }
-        }
     }
 
     /// Takes back TFs that no writer was sent.
@@ -469,7 +281,7 @@ impl<T: Transport> Links<T> {
             return;
         };
         let link = &self.links[usize::from(writer)];
-        if let Some(detail) = security::denial(&self.transport, conn, link.node) {
+        if let Some(detail) = identity::denial(&self.transport, conn, link.node) {
             warn!(writer, detail, "What answers is not this writer");
             self.transport.close(conn);
         }
@@ -575,30 +387,6 @@ impl<T: Transport> Links<T> {
         self.events.push_back(LinksEvent::Stored(id.run, id.tf));
     }
 
-    /// Notes what a writer holds of former lives. The list comes in pieces, and ends with an empty one.
-    fn handle_held(&mut self, writer: u16, tfs: Vec<HeldTf>) {
-        if tfs.is_empty() {
-            self.links[usize::from(writer)].has_said_held = true;
-        }
-        for held in tfs {
-            let copy = held.copy;
-            let known = self.former.entry((copy.run, copy.tf)).or_default();
-            if known
-                .iter()
-                .any(|it| it.writer == writer && it.copy == copy)
-            {
-                continue;
-            }
-            known.push(Stored {
-                writer,
-                tried: vec![writer],
-                copy,
-                streams: Vec::new(),
-                of: Some(held),
-            });
-        }
-    }
-
     /// Opens streams that are due, sends TFs, and looks for writers that hang.
     pub(super) fn handle_tick(&mut self, now: Timestamp) {
         for at in 0..self.links.len() {
@@ -614,23 +402,6 @@ impl<T: Transport> Links<T> {
             self.tell(news);
         }
         self.look_for_writers(now);
-    }
-
-    /// Asks writers to publish what they have stored.
-    fn ask_to_publish(&mut self) {
-        let mut copies: BTreeMap<u16, Vec<TfCopy>> = BTreeMap::new();
-        for publishing in self.publishing.values_mut() {
-            if !publishing.is_sent && self.handoff.life(publishing.writer).is_some() {
-                publishing.is_sent = true;
-                let of_writer = copies.entry(publishing.writer).or_default();
-                of_writer.push(publishing.copy);
-            }
-        }
-        for (writer, copies) in copies {
-            for some in copies.chunks(Control::ENTRIES_MAX) {
-                self.send(writer.into(), &Control::Publish(some.to_vec()));
-            }
-        }
     }
 
     fn tick_link(&mut self, now: Timestamp, at: usize) {

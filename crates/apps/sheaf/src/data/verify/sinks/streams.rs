@@ -70,10 +70,7 @@ impl Nodes {
         }
         for (writer, disks) in nodes {
             let counts = |tf: &Tf<Bytes>| {
-                let Tf {
-                    run, tf, attempt, ..
-                } = *tf;
-                writer.is_none_or(|writer| copies.counts(writer, HandoffId { run, tf, attempt }))
+                writer.is_none_or(|writer| copies.counts(writer, HandoffId::of_tf(tf)))
             };
             read_node(evidence, &disks, writer.is_some(), &counts, read)?;
         }
