@@ -21,8 +21,9 @@ pub(crate) fn folders_of(farm: &Path, consumer: Consumer, epn: u16) -> Vec<PathB
     disks.map(of_disk).collect()
 }
 
-/// Returns what is wrong with the files of all EPNs, or of all writer nodes: files that are open or not as their catalogue says, TFs that
-/// are there twice, TFs that were delivered and are not there, and TFs that no verdict gave to an EPN.
+/// Returns what is wrong with the files of all EPNs, or of all writer nodes: files that are open or not as their
+/// catalogue says, TFs that are there twice, TFs that were delivered and are not there, and TFs that no verdict gave to
+/// an EPN.
 pub(crate) fn problems(farm: &Path, shape: &Shape, trace: &Trace) -> Vec<String> {
     let mut problems = Vec::new();
     let mut found: BTreeMap<u64, u32> = BTreeMap::new();

@@ -1,6 +1,9 @@
 use super::*;
 use crate::sink::{DeliverError, Delivery, Patience, Sink};
-use sheaf_protocol::{Attempt, EpnId, FlpId, PayloadFormat, RunId, Source, StfKey, TfId};
+use sheaf_protocol::control::{Record, TfCopy};
+use sheaf_protocol::{
+    Attempt, EpnId, FlpId, PayloadFormat, RunId, Source, StfHeader, StfKey, Target, TfId, crc32c,
+};
 use sheaf_transport::memory::{Faults, Memory, Network};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

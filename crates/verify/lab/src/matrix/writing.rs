@@ -1,4 +1,5 @@
-//! Faults of a disk below files of streams, and deaths of the EPNs and writer nodes that write them. After each run the files are read.
+//! Faults of a disk below files of streams, and deaths of the EPNs and writer nodes that write them. After each run the
+//! files are read.
 
 use crate::cell::{Cell, Fault, Who};
 use crate::shape::{Consumer, Shape};
