@@ -43,5 +43,6 @@ mod totals;
 mod tutorials;
 mod unix;
 mod verify;
+mod writers;
 mod wrong_uses;
 mod zmq;

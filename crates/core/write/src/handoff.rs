@@ -615,3 +615,6 @@ impl Handoff {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

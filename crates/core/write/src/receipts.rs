@@ -433,3 +433,6 @@ impl<C: Copy + Ord> Receipts<C> {
         self.writing.len()
     }
 }
+
+#[cfg(test)]
+mod tests;

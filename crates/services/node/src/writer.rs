@@ -601,3 +601,6 @@ fn fate_of(event: StreamEvent) -> StreamFate {
         refused: text(event.refused.unwrap_or_default()),
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -35,6 +35,8 @@ pub enum Who {
     Everyone,
     /// FLP 0 and EPN 0.
     FirstPair,
+    /// Any writer node.
+    Writer,
 }
 
 impl Who {
@@ -85,6 +87,12 @@ impl Who {
                 });
                 epns.extend(icns);
                 shuffle(&mut epns, rng);
+            }
+            Self::Writer => {
+                let mut writers: Vec<NodeId> = shape.writers().collect();
+                shuffle(&mut writers, rng);
+                writers.truncate(1);
+                return writers;
             }
             Self::FirstPair => return vec![FlpId(0).into(), EpnId(0).into()],
         }

@@ -177,7 +177,8 @@ impl Farm {
         });
         let flps = (0..flps).map(|index| FlpId(index).into());
         let epns = (0..epns).map(|index| EpnId(index).into());
-        icns.chain(flps).chain(epns).collect()
+        let nodes = icns.chain(flps).chain(epns);
+        nodes.chain(self.shape.writers()).collect()
     }
 
     fn await_start(&mut self) -> Result<(), FarmError> {
@@ -409,9 +410,22 @@ impl Farm {
         let nodes = self.all_nodes();
         wait_until(patience, || {
             self.reap();
-            let is_up = |node: &NodeId| self.watch.is_up(*node);
+            let is_up = |node: &NodeId| self.watch.is_up(*node) && self.has_epns(*node);
             Ok(self.watch.leader().is_some() && nodes.iter().all(is_up))
         })
+    }
+
+    /// Whether every EPN has found the life of `node` that lives now, if that is a writer node: an EPN tries one that
+    /// it cannot reach once a second at last, and no status line tells.
+    fn has_epns(&self, node: NodeId) -> bool {
+        if node.role != Role::Writer {
+            return true;
+        }
+        let mut lives = self.lives.iter();
+        let life = lives.find(|life| life.node == node && life.is_living());
+        let log = life.and_then(|life| std::fs::read_to_string(&life.log).ok());
+        let hellos = log.map_or(0, |log| log.matches("An EPN hands TFs over").count());
+        hellos >= usize::from(self.shape.epns)
     }
 
     /// The event logs of all lives.
@@ -482,11 +496,15 @@ impl Farm {
         let have_ended = wait_until::<Interrupted>(2 * drain + FAREWELL_MAX, || {
             self.reap();
             let living = self.lives.living_nodes();
-            let is_last = |node: &NodeId| node.role == Role::Icn && self.shape.icns > 1;
+            let is_last = |node: &NodeId| match node.role {
+                Role::Icn => self.shape.icns > 1,
+                role => role == Role::Writer,
+            };
             Ok(living.iter().all(is_last))
-        })? && self.shape.icns == 1;
-        // Of several ICNs, those that stand by do not end with the run.
+        })? && self.lives.living_nodes().is_empty();
+        // Of several ICNs, those that stand by do not end with the run; writer nodes end with none.
         self.signal_all(Role::Icn, Signal::TERM);
+        self.signal_all(Role::Writer, Signal::TERM);
         let have_ended = have_ended
             || wait_until::<Interrupted>(FAREWELL_MAX, || {
                 self.reap();

@@ -2,8 +2,9 @@
 
 use sheaf_node::config::{
     Ack, FarmConfig, FileSink, LedgerBackend, MembershipBackend, SinkConfig, SourceConfig,
-    StreamsDurability, StreamsSink, VerifySink,
+    StreamsDurability, StreamsSink, VerifySink, WritersSink,
 };
+use sheaf_protocol::{NodeId, Role};
 use sheaf_scheduler::Mode;
 use sheaf_stf_builder::GeneratorConfig;
 use sheaf_stf_builder::flp::WhenFull;
@@ -43,12 +44,28 @@ pub enum Consumer {
     StreamsOnTwoDisks,
     /// As before; the first disk of EPN 0 has this many bytes.
     StreamsOnSmallAndLarge(u64),
+    /// Hand TFs to two writer nodes, which write files of streams.
+    Writers,
 }
+
+/// Writer nodes of a farm that has some.
+const WRITERS: u16 = 2;
 
 impl Consumer {
     /// Whether TFs go to files of streams.
     pub(crate) fn has_streams(self) -> bool {
-        matches!(self, Self::Streams | Self::StreamsOnSmallDisk(_)) || self.has_two_disks()
+        matches!(
+            self,
+            Self::Streams | Self::StreamsOnSmallDisk(_) | Self::Writers
+        ) || self.has_two_disks()
+    }
+
+    /// Number of writer nodes.
+    pub(crate) fn writers(self) -> u16 {
+        match self {
+            Self::Writers => WRITERS,
+            _ => 0,
+        }
     }
 
     /// Whether these go to two disks of each EPN.
@@ -71,6 +88,8 @@ pub enum Clocks {
     Ahead(u32),
 }
 
+/// Silence of a writer node in ms after which EPNs leave it.
+const SILENCE_MS: u64 = 200;
 /// How long ZooKeeper waits for a node that says nothing, in ms: the shortest that servers grant without being asked.
 const SESSION_MS: u64 = 400;
 /// The folder of certificates of a farm that is not on the loopback device.
@@ -150,6 +169,14 @@ impl Shape {
         FarmConfig::default().flp.hold_stfs_max
     }
 
+    /// Writer nodes of the farm.
+    pub(crate) fn writers(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.consumer.writers()).map(|index| NodeId {
+            role: Role::Writer,
+            index,
+        })
+    }
+
     /// The farm file, but for addresses. Files of TFs and of the verdict log go to `folder`.
     ///
     /// The farm of a cell is a detector: it does not wait, and an incomplete TF counts as lost.
@@ -200,14 +227,18 @@ impl Shape {
                 SinkConfig::Streams(StreamsSink {
                     directory: folder.join("epn-{epn}"),
                     directories: has_second.then_some(second).into_iter().collect(),
-                    slow_ms: 300,
-                    durability: StreamsDurability::Every,
-                    sync_ms: 100,
-                    // Several files a second are closed.
-                    block_tfs: 50,
-                    queue_mib: 16,
-                    free_min_mib: 0,
-                    ..StreamsSink::default()
+                    ..streams()
+                })
+            }
+            Consumer::Writers => {
+                config.writer.files = Some(StreamsSink {
+                    directory: folder.to_owned(),
+                    ..streams()
+                });
+                config.writer.capacity_bytes = config.epn.build.capacity_bytes;
+                SinkConfig::Writers(WritersSink {
+                    silence_ms: SILENCE_MS,
+                    ..WritersSink::default()
                 })
             }
         };
@@ -218,5 +249,18 @@ impl Shape {
         // What stays in memory passes no relay.
         config.transport.shared_memory = self.ground != Ground::Relays;
         config
+    }
+}
+
+/// Files of streams of which several a second are closed.
+fn streams() -> StreamsSink {
+    StreamsSink {
+        slow_ms: 300,
+        durability: StreamsDurability::Every,
+        sync_ms: 100,
+        block_tfs: 50,
+        queue_mib: 16,
+        free_min_mib: 0,
+        ..StreamsSink::default()
     }
 }

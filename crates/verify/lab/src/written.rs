@@ -3,7 +3,9 @@
 use crate::shape::{Consumer, Shape};
 use crate::trace::{Outcome, Trace};
 use sheaf_formats::tf_file::{NextTf, next_tf};
+use sheaf_protocol::NodeId;
 use sheaf_stream_files::{Catalogue, FileRow, FileState, compare_file};
+use sheaf_write::{Copies, HandoffId};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -19,19 +21,35 @@ pub(crate) fn folders_of(farm: &Path, consumer: Consumer, epn: u16) -> Vec<PathB
     disks.map(of_disk).collect()
 }
 
-/// Returns what is wrong with the files of all EPNs: files that are open or not as their catalogue says, TFs that
-/// are there twice, TFs that were delivered and are not there, and TFs that no verdict gave to an EPN.
+/// Returns what is wrong with the files of all EPNs, or of all writer nodes: files that are open or not as their
+/// catalogue says, TFs that are there twice, TFs that were delivered and are not there, and TFs that no verdict gave to
+/// an EPN.
 pub(crate) fn problems(farm: &Path, shape: &Shape, trace: &Trace) -> Vec<String> {
     let mut problems = Vec::new();
     let mut found: BTreeMap<u64, u32> = BTreeMap::new();
-    let folders = (0..shape.epns).flat_map(|epn| folders_of(farm, shape.consumer, epn));
-    for folder in folders {
+    let mut copies = Copies::default();
+    for writer in shape.writers() {
+        let rows = Catalogue::read(&folder_of(farm, writer)).and_then(|it| it.copies());
+        match rows {
+            Err(error) => problems.push(error.to_string()),
+            Ok(rows) => copies.add(writer.index, rows),
+        }
+    }
+    let of_writers = shape.writers().map(|it| (folder_of(farm, it), Some(it)));
+    let epns = match shape.writers().count() {
+        0 => shape.epns,
+        _ => 0,
+    };
+    let of_epns = (0..epns).flat_map(|epn| folders_of(farm, shape.consumer, epn));
+    let folders = of_epns.map(|folder| (folder, None)).chain(of_writers);
+    for (folder, writer) in folders {
+        let counts = |id| writer.is_none_or(|writer: NodeId| copies.counts(writer.index, id));
         let rows = Catalogue::read(&folder).and_then(|catalogue| catalogue.rows(None));
         match rows {
             Err(error) => problems.push(error.to_string()),
             Ok(rows) => {
                 for row in rows {
-                    let read = read(&folder, &row, &mut found);
+                    let read = read(&folder, &row, &counts, &mut found);
                     problems.extend(read.err().map(|error| format!("{}: {error}", row.file)));
                 }
             }
@@ -63,8 +81,18 @@ pub(crate) fn problems(farm: &Path, shape: &Shape, trace: &Trace) -> Vec<String>
     problems
 }
 
-/// Counts the TFs of a file, which has to be as its row says.
-fn read(folder: &Path, row: &FileRow, found: &mut BTreeMap<u64, u32>) -> Result<(), String> {
+/// Folder with the files of a writer node in the folder of its farm.
+fn folder_of(farm: &Path, writer: NodeId) -> PathBuf {
+    farm.join(format!("writer-{}", writer.index))
+}
+
+/// Counts the TFs of a file that count. The file has to be as its row says.
+fn read(
+    folder: &Path,
+    row: &FileRow,
+    counts: &impl Fn(HandoffId) -> bool,
+    found: &mut BTreeMap<u64, u32>,
+) -> Result<(), String> {
     if row.state == FileState::Open {
         return Err("is still open".to_owned());
     }
@@ -72,7 +100,9 @@ fn read(folder: &Path, row: &FileRow, found: &mut BTreeMap<u64, u32>) -> Result<
         NextTf::End => Ok(false),
         NextTf::Broken(error) => Err(io::Error::new(ErrorKind::InvalidData, error)),
         NextTf::Whole(tf, _) => {
-            *found.entry(tf.tf.0).or_default() += 1;
+            if counts(HandoffId::of_tf(&tf)) {
+                *found.entry(tf.tf.0).or_default() += 1;
+            }
             Ok(true)
         }
     })

@@ -140,6 +140,9 @@ fn check_fault_nodes(args: &Args) -> anyhow::Result<()> {
             Role::Writer => (args.writers, "--writers"),
             Role::Icn | Role::Operator => (args.icns(), "--icns"),
         };
+        if count == 0 {
+            bail!("there is no {node}: the farm has none ({flag})");
+        }
         if node.index >= count {
             bail!(
                 "there is no {node}: the farm has {}:0 to {}:{} ({flag})",

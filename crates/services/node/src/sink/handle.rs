@@ -62,6 +62,7 @@ impl SinkHandle {
             sink,
             events: VecDeque::new(),
             events_max: 2 * queue_tfs.max(1) as usize,
+            has_failed: false,
         })
     }
 
@@ -156,6 +157,8 @@ struct Inline {
     sink: Box<dyn Sink>,
     events: VecDeque<SinkEvent>,
     events_max: usize,
+    /// Whether the last delivery failed.
+    has_failed: bool,
 }
 
 impl Queue for Inline {
@@ -165,6 +168,9 @@ impl Queue for Inline {
         }
         match self.sink.deliver(&tf, &Patience::none()) {
             Ok(delivery) => {
+                if std::mem::take(&mut self.has_failed) {
+                    self.events.push_back(SinkEvent::Resumed);
+                }
                 let bytes = tf.bytes();
                 self.events.push_back(SinkEvent::delivered(&tf, delivery));
                 drop(tf);
@@ -172,6 +178,7 @@ impl Queue for Inline {
                 Ok(())
             }
             Err(error) => {
+                self.has_failed = true;
                 self.events.push_back(SinkEvent::Failed {
                     tf: tf.tf,
                     is_storage: matches!(error, DeliverError::Write { .. }),

@@ -112,3 +112,6 @@ impl SinkKind for WritersSink {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

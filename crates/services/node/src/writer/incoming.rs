@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 pub(super) struct Arriving {
     pub(super) record: Record,
     pub(super) parts: Vec<Part<Bytes>>,
+    /// Payload bytes of these.
+    pub(super) bytes: u64,
 }
 
 /// Stream of an EPN.
@@ -45,8 +47,11 @@ impl<T: Transport> WriterNode<T> {
             return;
         };
         let is_whole = record.parts == 0;
-        let parts = Vec::new();
-        peer.arriving = Some(Arriving { record, parts });
+        peer.arriving = Some(Arriving {
+            record,
+            parts: Vec::new(),
+            bytes: 0,
+        });
         if is_whole {
             self.complete(now, conn, epn);
         }
@@ -87,6 +92,12 @@ impl<T: Transport> WriterNode<T> {
             let detail = format!("TF {tf} has CRC-32C {digest:08x}, stated is {stated:08x}");
             return self.reject(now, conn, Code::BadDigest, &detail);
         }
+        arriving.bytes += bytes;
+        let (found, stated) = (arriving.bytes, arriving.record.bytes);
+        if found > stated {
+            let detail = format!("STFs of {found} bytes, their record says {stated}");
+            return self.reject(now, conn, Code::BadMessage, &detail);
+        }
         arriving.parts.push(Part {
             source: header.key.source,
             format: header.format,
@@ -105,10 +116,14 @@ impl<T: Transport> WriterNode<T> {
             .peers
             .get_mut(&conn)
             .and_then(|peer| peer.arriving.take());
-        let Some(Arriving { record, parts }) = arriving else {
+        let Some(Arriving {
+            record,
+            parts,
+            bytes,
+        }) = arriving
+        else {
             return;
         };
-        let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
         if bytes != record.bytes {
             let detail = format!("a TF of {bytes} bytes, its record says {}", record.bytes);
             return self.reject(now, conn, Code::BadMessage, &detail);

@@ -48,7 +48,8 @@ impl Plan {
         let nodes = |role, count| (0..count).map(move |index| NodeId { role, index });
         let nodes = nodes(Role::Icn, shape.icns)
             .chain(nodes(Role::Flp, shape.flps))
-            .chain(nodes(Role::Epn, shape.epns));
+            .chain(nodes(Role::Epn, shape.epns))
+            .chain(shape.writers());
         let mut spots = BTreeMap::new();
         match network {
             Some(network) => {
@@ -129,8 +130,12 @@ impl Plan {
 
     /// Puts what all nodes have in common into the farm file.
     pub(super) fn write_into(&self, config: &mut FarmConfig) {
-        let icns = self.spots.iter().filter(|(node, _)| node.role == Role::Icn);
-        let addresses: Vec<String> = icns.map(|(_, spot)| spot.listen.clone()).collect();
+        let of_role = |role| {
+            let spots = self.spots.iter().filter(move |(node, _)| node.role == role);
+            spots.map(|(_, spot)| spot.listen.clone())
+        };
+        config.writer.addresses = of_role(Role::Writer).collect();
+        let addresses: Vec<String> = of_role(Role::Icn).collect();
         if addresses.len() > 1 {
             config.icn.addresses = addresses;
         } else if let [address] = addresses.as_slice() {

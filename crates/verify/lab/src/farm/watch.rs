@@ -79,11 +79,12 @@ impl Watch {
         }
     }
 
-    /// Whether the ICN says that `node` is in good standing, in the life that it is in now.
+    /// Whether the ICN says that `node` is in good standing, in the life that it is in now. An ICN or a writer node,
+    /// of which it does not tell, has to listen.
     pub(crate) fn is_up(&self, node: NodeId) -> bool {
         let heard = lock(&self.heard);
         match node.role {
-            Role::Icn => heard.listening.contains_key(&node),
+            Role::Icn | Role::Writer => heard.listening.contains_key(&node),
             _ => heard
                 .states
                 .get(&node)

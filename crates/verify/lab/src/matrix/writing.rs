@@ -1,10 +1,12 @@
-//! Faults of a disk below files of streams, and deaths of the EPNs that write them. After each run the files are read.
+//! Faults of a disk below files of streams, and deaths of the EPNs and writer nodes that write them. After each run the
+//! files are read.
 
 use crate::cell::{Cell, Fault, Who};
 use crate::shape::{Consumer, Shape};
 use sheaf_testbed::tool::Need;
 
 const WRITTEN: Shape = Shape::SMALL.to(Consumer::Streams);
+const HANDED_OVER: Shape = Shape::SMALL.to(Consumer::Writers);
 const STRACE: &[Need] = &[Need::Strace];
 
 /// A cell of system calls that go wrong; what fails is logged and tried again.
@@ -154,6 +156,40 @@ pub(super) const CELLS: &[Cell] = &[
             "one disk of two is full, then has room",
             Fault::DiskFull,
             Who::FirstEpn,
+        )
+    },
+    Cell {
+        shape: HANDED_OVER,
+        recover_ms: 400,
+        ..Cell::new(
+            "writer-kill",
+            "F26",
+            "a writer node is killed",
+            Fault::Kill,
+            Who::Writer,
+        )
+    },
+    Cell {
+        shape: HANDED_OVER,
+        recover_ms: 400,
+        must_log: Some("A writer is silent"),
+        ..Cell::new(
+            "writer-pause",
+            "F4",
+            "a writer node is stopped",
+            Fault::Pause,
+            Who::Writer,
+        )
+    },
+    Cell {
+        shape: HANDED_OVER,
+        recover_ms: 400,
+        ..Cell::new(
+            "writer-restart",
+            "F34",
+            "a writer node is asked to end, and a new one comes",
+            Fault::Restart,
+            Who::Writer,
         )
     },
 ];

@@ -56,7 +56,7 @@ impl Net {
     }
 
     /// Sends a message that arrives at `at` ms, or behind the one before.
-    pub(super) fn to_writer(&mut self, conn: u64, at: u64, message: ToWriter) {
+    pub(super) fn carry_to_writer(&mut self, conn: u64, at: u64, message: ToWriter) {
         if let Some(conn) = self.conns.get_mut(&conn) {
             let at = conn.to_writer.back().map_or(at, |(last, _)| at.max(*last));
             conn.to_writer.push_back((at, message));
@@ -64,7 +64,7 @@ impl Net {
     }
 
     /// As [`to_writer`](Self::to_writer), to the EPN.
-    pub(super) fn to_epn(&mut self, conn: u64, at: u64, message: ToEpn) {
+    pub(super) fn carry_to_epn(&mut self, conn: u64, at: u64, message: ToEpn) {
         if let Some(conn) = self.conns.get_mut(&conn) {
             let at = conn.to_epn.back().map_or(at, |(last, _)| at.max(*last));
             conn.to_epn.push_back((at, message));

@@ -271,7 +271,7 @@ impl<'a> World<'a> {
                 let conn = self.net.open(index, writer);
                 *slot = Some((conn, false));
                 let at = self.now_ms + self.dice.range(0, self.options.delay_ms);
-                self.net.to_writer(conn, at, ToWriter::Hello);
+                self.net.carry_to_writer(conn, at, ToWriter::Hello);
             }
         }
     }
@@ -395,7 +395,8 @@ impl<'a> World<'a> {
             if stored.asked_on != Some(conn) {
                 stored.asked_on = Some(conn);
                 let at = self.now_ms + self.dice.range(0, self.options.delay_ms);
-                self.net.to_writer(conn, at, ToWriter::Publish(stored.copy));
+                self.net
+                    .carry_to_writer(conn, at, ToWriter::Publish(stored.copy));
             }
         }
     }
@@ -433,7 +434,7 @@ impl<'a> World<'a> {
         let node = format!("epn {index}");
         self.tell(&node, Vec::new(), || format!("to {to}: {message:?}"));
         if let Some((conn, _)) = conn {
-            self.net.to_writer(conn, at, message);
+            self.net.carry_to_writer(conn, at, message);
         }
     }
 

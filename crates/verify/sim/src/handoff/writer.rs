@@ -163,8 +163,8 @@ impl Writer {
                     window_tfs: self.window_tfs,
                     pulse_ns: PULSE_MS * 1_000_000,
                 };
-                net.to_epn(conn, at(dice), ToEpn::Welcome(welcome));
-                net.to_epn(conn, at(dice), ToEpn::Moves(life.receipts.moves()));
+                net.carry_to_epn(conn, at(dice), ToEpn::Welcome(welcome));
+                net.carry_to_epn(conn, at(dice), ToEpn::Moves(life.receipts.moves()));
             }
             ToWriter::Record(record) => {
                 let target = Target {
@@ -260,11 +260,13 @@ impl Writer {
             match life.orders.pop_front() {
                 Some(ReceiptAction::Keep { id, row }) => keep(&mut self.disk, id, row.as_ref()),
                 Some(ReceiptAction::Written { to, tf }) => {
-                    net.to_epn(to, at, ToEpn::Written(WrittenTf { ..tf }));
+                    net.carry_to_epn(to, at, ToEpn::Written(WrittenTf { ..tf }));
                 }
-                Some(ReceiptAction::Voided { to, copy }) => net.to_epn(to, at, ToEpn::Voided(copy)),
+                Some(ReceiptAction::Voided { to, copy }) => {
+                    net.carry_to_epn(to, at, ToEpn::Voided(copy));
+                }
                 Some(ReceiptAction::Published { to, copy }) => {
-                    net.to_epn(to, at, ToEpn::Published(copy));
+                    net.carry_to_epn(to, at, ToEpn::Published(copy));
                 }
                 Some(ReceiptAction::Recall { id }) => {
                     let place = life.queue.iter().position(|queued| queued.id == id);
@@ -302,14 +304,14 @@ impl Writer {
             run_delay_ns: 0,
         };
         for (conn, _) in conns {
-            net.to_epn(*conn, now + dice.range(0, delay), ToEpn::Pulse(pulse));
+            net.carry_to_epn(*conn, now + dice.range(0, delay), ToEpn::Pulse(pulse));
         }
         let moves = life.receipts.moves();
         if now >= life.repeated_at + REPEAT_MS && !moves.is_empty() {
             life.repeated_at = now;
             for (conn, _) in conns {
                 let at = now + dice.range(0, delay);
-                net.to_epn(*conn, at, ToEpn::Moves(moves.clone()));
+                net.carry_to_epn(*conn, at, ToEpn::Moves(moves.clone()));
             }
         }
     }

@@ -135,3 +135,6 @@ fn read(mut file: File, format: StreamFormat, content: &mut Content) -> io::Resu
         content.offset += bytes;
     }
 }
+
+#[cfg(test)]
+mod tests;
