@@ -80,7 +80,7 @@ fn killed_epns_that_come_back_abandon_nothing_and_every_tf_is_one_file() {
 }
 
 #[test]
-fn ack_level_stored_without_a_file_sink_is_refused() {
+fn ack_level_stored_without_a_sink_that_stores_is_refused() {
     let ended = sheaf(&["demo", "--ack", "stored"]);
     assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
     assert!(ended.stderr.contains("--sink file:DIR"), "{}", ended.stderr);
@@ -91,7 +91,7 @@ fn ack_level_stored_without_a_file_sink_is_refused() {
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
     let all = ended.stderr + &ended.stdout.join("\n");
     assert!(all.contains("epn.ack"), "{all}");
-    assert!(all.contains("only the file sink stores"), "{all}");
+    assert!(all.contains("the sinks file and writers store"), "{all}");
 }
 
 /// Whether `strace` is there. Continuous integration must have it: `scripts/setup.sh` installs it.

@@ -158,7 +158,7 @@ mod tests {
             "sheaf://North/epn/3",
             "sheaf:///epn/3",
             "sheaf://a b/epn/3",
-            "sheaf://north/writer/3",
+            "sheaf://north/reader/3",
         ] {
             let refused = uri.parse::<Identity>();
             assert!(refused.is_err(), "{uri}: {refused:?}");

@@ -32,7 +32,7 @@ fn node(role: Role, index: u16) -> NodeId {
 
 const fn incarnation(role: Role, index: u16) -> u64 {
     match role {
-        Role::Icn | Role::Operator => 1 + index as u64,
+        Role::Icn | Role::Operator | Role::Writer => 1 + index as u64,
         Role::Flp => 100 + index as u64,
         Role::Epn => 200 + index as u64,
     }

@@ -162,8 +162,8 @@ mod tests {
         for (text, expected) in [
             ("epn:2", "expected NODE@TIME"),
             (
-                "writer:0@3s",
-                "found node `writer:0`, expected icn:N, flp:N or epn:N",
+                "reader:0@3s",
+                "found node `reader:0`, expected icn:N, flp:N, epn:N or writer:N",
             ),
             ("epn@3s", "found node `epn`"),
             ("epn:x@3s", "found node `epn:x`"),
