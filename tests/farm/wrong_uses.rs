@@ -108,7 +108,7 @@ const CASES: &[(&str, i32, &str)] = &[
     (
         "demo --ack stored",
         2,
-        "--ack stored needs --sink file:DIR: only files are stored",
+        "--ack stored needs --sink file:DIR, or --writers: nothing else stores",
     ),
     (
         "demo --tls nonsense",
@@ -259,7 +259,7 @@ const CASES: &[(&str, i32, &str)] = &[
     (
         "top --config bad.toml",
         2,
-        "bad.toml:1: adress: found an unknown key, expected one of run, icn, flp, epn, transport, s",
+        "bad.toml:1: adress: found an unknown key, expected one of run, icn, flp, epn, writer, tra",
     ),
     ("config check", 2, "<FILE>"),
     (
