@@ -180,8 +180,14 @@ const WRONG: &[(&str, &str, i32, &str)] = &[
     (
         "[writer]\naddresses = [\"127.0.0.1:7300\"]\n[writer.files]\ndirectory = \".\"\n",
         "run writer --config farm.toml --index 5",
-        1,
-        "--index 5: the farm file has 1 writers (writer.addresses), and the first is 0",
+        2,
+        "--index 5: the farm file has 1 (writer.addresses), expected 0 to 0",
+    ),
+    (
+        "[writer.files]\ndirectory = \".\"\n",
+        "run writer --config farm.toml",
+        2,
+        "found no writer.addresses in the farm file, expected one a writer",
     ),
     (
         "[epn.sink]\nkind = \"writers\"\n",

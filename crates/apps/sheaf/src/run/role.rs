@@ -237,6 +237,16 @@ pub(crate) fn run_writer(args: &WriterArgs) -> anyhow::Result<ExitCode> {
         role: Role::Writer,
         index: args.index,
     };
+    // One that is given its address need not be in the farm file.
+    if args.listen.is_none() {
+        let writers = u32::try_from(config.writer.addresses.len()).unwrap_or(u32::MAX);
+        if writers == 0 {
+            return Err(fail::bad_use(
+                "found no writer.addresses in the farm file, expected one a writer",
+            ));
+        }
+        check_index(node, writers, "writer.addresses")?;
+    }
     let mut options = options(&args.node, node);
     options.reader = Some(reader(&args.node, Role::Writer, as_it_is()));
     options.listen.clone_from(&args.listen);

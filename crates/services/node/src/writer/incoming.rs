@@ -28,6 +28,9 @@ pub(super) struct Peer {
     pub(super) outbox: VecDeque<Frame>,
 }
 
+/// STFs of a TF: one of each FLP, whose numbers have 16 bits.
+const PARTS_MAX: u32 = 1 << 16;
+
 impl<T: Transport> WriterNode<T> {
     pub(super) fn handle_record(
         &mut self,
@@ -40,6 +43,13 @@ impl<T: Transport> WriterNode<T> {
             let detail = format!(
                 "found a TF of {} bytes, the window has {}",
                 record.bytes, self.welcome.window_bytes
+            );
+            return self.reject(now, conn, Code::TooBig, &detail);
+        }
+        if record.parts > PARTS_MAX {
+            let detail = format!(
+                "found {} STFs, at most {PARTS_MAX} FLPs have one",
+                record.parts
             );
             return self.reject(now, conn, Code::TooBig, &detail);
         }

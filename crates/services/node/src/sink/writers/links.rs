@@ -22,7 +22,7 @@ use tracing::{debug, error, info, warn};
 
 /// Pauses before a stream that has closed is opened again: the first, and the longest after doubling.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
-const PAUSE_LAST: Duration = Duration::from_secs(1);
+const PAUSE_LAST: Duration = Duration::from_millis(250);
 /// Time without a writer from which on the storage counts as away.
 const ALONE_MAX: Duration = Duration::from_millis(500);
 /// Time between two lines about a writer that cannot be reached.
