@@ -115,7 +115,8 @@ fn units() -> Vec<PathBuf> {
             "sheaf-agent.service",
             "sheaf-epn@.service",
             "sheaf-flp@.service",
-            "sheaf-icn.service"
+            "sheaf-icn.service",
+            "sheaf-writer@.service"
         ]
     );
     units

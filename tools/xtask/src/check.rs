@@ -52,8 +52,8 @@ pub(crate) enum Stage {
     /// Pages of the collector in headless Chromium.
     Browser,
     /// Simulated farms under faults: past failures, then 20,000 seeds from the commit id, 1,000 of farms with a
-    /// ZooKeeper or with disks, and 1,000 of farms whose STFs are fetched; then the collector of monitoring, and
-    /// writers of files.
+    /// ZooKeeper or with disks, and 1,000 of farms whose STFs are fetched; then the collector of monitoring, writers
+    /// of files, and EPNs that hand TFs to writer nodes.
     Torture,
     /// Every protection taken out once, with the feature `mutants`: the simulator must notice.
     Mutants,

@@ -149,10 +149,11 @@ mod tests {
     }
 
     /// Commands without `--json`: their output is JSON already, a screen, or a text for a shell or a file.
-    const WITHOUT_JSON: [&str; 8] = [
+    const WITHOUT_JSON: [&str; 9] = [
         "run icn",
         "run flp",
         "run epn",
+        "run writer",
         "run bridge o2",
         "top",
         "monitor",

@@ -537,7 +537,7 @@ pub fn run_writer(
         nonces: Nonces::of_kernel(),
         log: process.log.take().unwrap_or_else(EventLog::none),
     };
-    let node = WriterNode::new(process.take_transport(), parts);
+    let node = WriterNode::new(process.take_transport(), parts).noted_in(process.health.clone());
     Driver::new(&mut process, node, None, shutdown)
         .reloading(config, options.reader)
         .run()?;

@@ -10,6 +10,7 @@ mod incoming;
 use crate::challenge::{Challenges, Nonces};
 use crate::event::{Event, EventLog, StreamEvent};
 use crate::flp::Turn;
+use crate::health::{Health, Standing};
 use crate::identity;
 use crate::reject::{self, PeerGuard};
 use crate::sink::{SinkEvent, SinkHandle};
@@ -22,11 +23,12 @@ use sheaf_protocol::control::{
     StreamFate, TfCopy, WriterHello, WriterPulse, WriterWelcome, WrittenTf,
 };
 use sheaf_protocol::reject::Code;
-use sheaf_protocol::{Control, Incarnation, NodeId, Role, Tf, Timestamp, WireKind};
+use sheaf_protocol::{Control, Incarnation, NodeId, Role, RunId, Term, Tf, Timestamp, WireKind};
 use sheaf_stream_files::{CatalogueError, CopyTable};
 use sheaf_transport::{ConnId, Event as Net, Frame, Refusal, SendError, Transport};
 use sheaf_write::{CopyRow, HandoffId, ReceiptAction, Receipts};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, error, info, warn};
 
@@ -109,6 +111,7 @@ pub struct WriterNode<T> {
     counts: Counts,
     peer_guard: PeerGuard,
     challenges: Challenges,
+    health: Option<Arc<Health>>,
     log: EventLog,
 }
 
@@ -157,8 +160,15 @@ impl<T: Transport> WriterNode<T> {
             counts: Counts::default(),
             peer_guard: PeerGuard::default(),
             challenges: Challenges::new(parts.nonces),
+            health: None,
             log,
         }
+    }
+
+    /// Notes the standing of the node in `health`, for supervisors.
+    pub(crate) fn noted_in(mut self, health: Arc<Health>) -> Self {
+        self.health = Some(health);
+        self
     }
 
     /// Returns the transport.
@@ -365,6 +375,7 @@ impl<T: Transport> WriterNode<T> {
         self.offer();
         if now.since(self.pulsed_at) >= Duration::from_nanos(self.welcome.pulse_ns) {
             self.pulsed_at = now;
+            self.note_standing();
             self.pulse(None);
             self.run_delay = Duration::ZERO;
         }
@@ -541,6 +552,28 @@ impl<T: Transport> WriterNode<T> {
         }
     }
 
+    /// Notes what the node does.
+    fn note_standing(&self) {
+        let phase = match (self.leaving_since, self.is_stopped()) {
+            (Some(_), _) => "draining",
+            (None, true) => "full",
+            (None, false) => "writing",
+        };
+        if let Some(health) = &self.health {
+            health.stand(Standing {
+                phase,
+                is_ready: phase == "writing",
+                run: RunId(0),
+                term: Term(0),
+            });
+        }
+    }
+
+    /// Whether nothing can be written now.
+    fn is_stopped(&self) -> bool {
+        self.is_full || self.failed_at.is_some()
+    }
+
     /// Sends an EPN the moves that are not settled.
     fn send_moves(&mut self, conn: ConnId) {
         let moves = self.receipts.moves();
@@ -565,7 +598,7 @@ impl<T: Transport> WriterNode<T> {
             queued_tfs: u64::try_from(self.receipts.writing()).unwrap_or(u64::MAX),
             queued_bytes: self.queued_bytes,
             capacity_bytes: self.capacity_bytes,
-            is_full: self.is_full || self.failed_at.is_some(),
+            is_full: self.is_stopped(),
             is_leaving: self.leaving_since.is_some(),
             run_delay_ns: u64::try_from(self.run_delay.as_nanos()).unwrap_or(u64::MAX),
         };

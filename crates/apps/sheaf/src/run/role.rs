@@ -129,7 +129,7 @@ pub(crate) struct EpnArgs {
     listen: Option<String>,
 }
 
-/// Run one writer node: take built timeframes from EPNs, and write them to files of streams.
+/// Run one writer node: write timeframes of EPNs to files of streams.
 ///
 /// Prints its address as a JSON line. SIGTERM or SIGINT: the writer takes nothing new, and ends when what it has is
 /// written and acknowledged; EPNs go on with the other writers. A second signal ends it at once.
