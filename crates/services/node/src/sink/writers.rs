@@ -34,7 +34,8 @@ pub struct WritersSink {
 impl Default for WritersSink {
     fn default() -> Self {
         Self {
-            policy: "least-loaded".to_owned(),
+            // Of many EPNs that see the same reports, those that choose the least loaded all choose one.
+            policy: "power-of-two".to_owned(),
             window_tfs: 64,
             silence_ms: 1000,
         }
