@@ -1,15 +1,16 @@
-//! STFs that wait for room in the stream to their EPN, and those of them that need not be sent any more.
+//! Frames that wait for room in a stream, and STFs among them that need not be sent any more.
 
 use sheaf_protocol::{PrefixError, StfHeader, TfId, WireKind};
 use sheaf_transport::{ConnId, Frame, SendError, Transport};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Frames that full queues rejected, by stream, in order. Bounded by the hold that their payloads are part of.
+/// Frames that full queues rejected, by stream, in order. Bounded by what their payloads are part of: the hold of an
+/// FLP, or the window of a writer.
 #[derive(Debug, Default)]
 pub(crate) struct HeldBack(BTreeMap<ConnId, VecDeque<Frame>>);
 
 impl HeldBack {
-    /// Sends `frame`, behind what was held back before: an EPN gets all in order.
+    /// Sends `frame`, behind what was held back before: the peer gets all in order.
     ///
     /// # Errors
     ///
@@ -57,6 +58,21 @@ impl HeldBack {
                 return;
             }
         }
+    }
+
+    /// Sends what is held back for a stream whose queue has room again.
+    pub(crate) fn send_all_again<T: Transport>(&mut self, transport: &mut T, conn: ConnId) {
+        self.send_again(transport, conn, |_| false, |_| {});
+    }
+
+    /// Whether something is held back for a stream.
+    pub(crate) fn has(&self, conn: ConnId) -> bool {
+        self.0.contains_key(&conn)
+    }
+
+    /// Whether nothing is held back.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Forgets what is held back for a stream that has closed.

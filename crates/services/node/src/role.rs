@@ -531,7 +531,7 @@ pub fn run_writer(
         rows: copies.rows()?,
         keeper: Box::new(copies),
         capacity_bytes: config.writer.capacity_bytes,
-        epns: config.run.epns,
+        window_bytes: config.writer.window_bytes(config.run.epns),
         window_tfs: config.writer.window_tfs,
         pulse: Duration::from_millis(config.writer.pulse_ms),
         nonces: Nonces::of_kernel(),

@@ -11,6 +11,7 @@ use crate::challenge::{Challenges, Nonces};
 use crate::event::{Event, EventLog, StreamEvent};
 use crate::flp::Turn;
 use crate::health::{Health, Standing};
+use crate::held_back::HeldBack;
 use crate::identity;
 use crate::reject::{self, PeerGuard};
 use crate::sink::{SinkEvent, SinkHandle};
@@ -25,7 +26,7 @@ use sheaf_protocol::control::{
 use sheaf_protocol::reject::Code;
 use sheaf_protocol::{Control, Incarnation, NodeId, Role, RunId, Term, Tf, Timestamp, WireKind};
 use sheaf_stream_files::{CatalogueError, CopyTable};
-use sheaf_transport::{ConnId, Event as Net, Frame, Refusal, SendError, Transport};
+use sheaf_transport::{ConnId, Event as Net, Frame, Refusal, Transport};
 use sheaf_write::{CopyRow, HandoffId, ReceiptAction, Receipts};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -69,8 +70,8 @@ pub struct WriterParts {
     pub keeper: Box<dyn CopyKeeper>,
     /// Payload bytes that may be with the writer.
     pub capacity_bytes: u64,
-    /// EPNs that share them.
-    pub epns: u32,
+    /// Share of them that one EPN may have with it.
+    pub window_bytes: u64,
     /// TFs that one EPN may have with the writer.
     pub window_tfs: u32,
     /// Period of pulses.
@@ -85,13 +86,14 @@ pub struct WriterParts {
 pub struct WriterNode<T> {
     transport: T,
     node: NodeId,
-    incarnation: Incarnation,
     sink: SinkHandle,
     receipts: Receipts<ConnId>,
     keeper: Box<dyn CopyKeeper>,
     welcome: WriterWelcome,
     capacity_bytes: u64,
     peers: BTreeMap<ConnId, Peer>,
+    /// Messages that streams have no room for.
+    held_back: HeldBack,
     /// TFs that the sink has no room for, and whether files may have them.
     waiting: VecDeque<(Tf<Bytes>, bool)>,
     /// Rows that could not be kept yet.
@@ -130,20 +132,20 @@ impl<T: Transport> WriterNode<T> {
         });
         let welcome = WriterWelcome {
             incarnation: parts.incarnation,
-            window_bytes: parts.capacity_bytes / u64::from(parts.epns.max(1)),
+            window_bytes: parts.window_bytes,
             window_tfs: parts.window_tfs,
             pulse_ns: u64::try_from(parts.pulse.as_nanos()).unwrap_or(u64::MAX),
         };
         Self {
             transport,
             node,
-            incarnation: parts.incarnation,
             sink: parts.sink,
             receipts: Receipts::new(parts.rows),
             keeper: parts.keeper,
             welcome,
             capacity_bytes: parts.capacity_bytes,
             peers: BTreeMap::new(),
+            held_back: HeldBack::default(),
             waiting: VecDeque::new(),
             rows: BTreeMap::new(),
             written: Vec::new(),
@@ -181,12 +183,6 @@ impl<T: Transport> WriterNode<T> {
         &mut self.log
     }
 
-    /// Returns the life of the process.
-    #[must_use]
-    pub fn incarnation(&self) -> Incarnation {
-        self.incarnation
-    }
-
     /// Takes in what its transport reports.
     pub fn handle(&mut self, now: Timestamp, event: Net) {
         match event {
@@ -202,10 +198,11 @@ impl<T: Transport> WriterNode<T> {
                 body_digest,
                 ..
             } => self.handle_frame(now, conn, frame, body_digest),
-            Net::Writable { conn } => self.flush(conn),
+            Net::Writable { conn } => self.held_back.send_all_again(&mut self.transport, conn),
             Net::Closed { conn, reason } => {
                 self.peer_guard.closed(now, conn, &reason);
                 self.challenges.closed(conn);
+                self.held_back.forget(conn);
                 if let Some(Some(epn)) = self.peers.remove(&conn).map(|peer| peer.epn) {
                     debug!(%epn.epn, %reason, "The stream of an EPN has closed");
                 }
@@ -250,24 +247,9 @@ impl<T: Transport> WriterNode<T> {
 
     fn send(&mut self, conn: ConnId, control: &Control) {
         let frame = reject::on_data_stream(self.node, control);
-        if let Some(peer) = self.peers.get_mut(&conn) {
-            peer.outbox.push_back(frame);
-            self.flush(conn);
-        }
-    }
-
-    /// Sends what waits for an EPN, as far as its stream has room.
-    fn flush(&mut self, conn: ConnId) {
-        let Some(peer) = self.peers.get_mut(&conn) else {
-            return;
-        };
-        while let Some(frame) = peer.outbox.pop_front() {
-            match self.transport.send(conn, frame) {
-                Ok(()) => {}
-                Err(SendError::Full(frame)) => return peer.outbox.push_front(frame),
-                // The end of the stream comes as an event.
-                Err(SendError::Closed | SendError::TooLarge(_)) => return peer.outbox.clear(),
-            }
+        // Messages are within the limits; a stream that has closed is reported as such.
+        if self.peers.contains_key(&conn) {
+            let _ = self.held_back.send(&mut self.transport, conn, frame);
         }
     }
 
@@ -402,7 +384,7 @@ impl<T: Transport> WriterNode<T> {
         let has_answers = !self.written.is_empty()
             || !self.voided.is_empty()
             || !self.published.is_empty()
-            || self.peers.values().any(|peer| !peer.outbox.is_empty());
+            || !self.held_back.is_empty();
         let is_idle = self.receipts.writing() == 0 && !is_arriving && !has_answers;
         // EPNs have to hear that it leaves before it does.
         let has_said = now.since(since) >= Duration::from_nanos(2 * self.welcome.pulse_ns);
@@ -585,7 +567,7 @@ impl<T: Transport> WriterNode<T> {
     /// Repeats moves that are not settled to all EPNs: the one that has moved a TF may be gone.
     fn repeat_moves(&mut self) {
         let idle = self.peers.iter();
-        let idle = idle.filter(|(_, peer)| peer.epn.is_some() && peer.outbox.is_empty());
+        let idle = idle.filter(|(conn, peer)| peer.epn.is_some() && !self.held_back.has(**conn));
         let conns: Vec<ConnId> = idle.map(|(conn, _)| *conn).collect();
         for conn in conns {
             self.send_moves(conn);
@@ -610,8 +592,7 @@ impl<T: Transport> WriterNode<T> {
         };
         for conn in conns {
             // Behind what waits already one more pulse says nothing.
-            let is_idle = |peer: &Peer| peer.outbox.is_empty();
-            if self.peers.get(&conn).is_some_and(is_idle) {
+            if !self.held_back.has(conn) {
                 self.send(conn, &Control::WriterPulse(pulse));
             }
         }

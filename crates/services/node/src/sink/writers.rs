@@ -92,22 +92,17 @@ impl SinkKind for WritersSink {
             Handoff::new(config).map_err(|error| SinkError::Writers(error.to_string()))?;
         let transport = (access.transport)().map_err(SinkError::Thread)?;
         let waker = transport.waker();
-        let is_held = opening.ack == Ack::Stored;
-        let links = Links::new(
-            transport,
-            opening.target,
-            access.addresses,
-            handoff,
-            is_held,
-        );
+        let is_storing = opening.ack == Ack::Stored;
+        let links = Links::new(transport, opening.target, access.addresses, handoff);
         let (thread, former) = WritersThread::spawn(
             links,
             waker,
+            is_storing,
             opening.queue_tfs,
             opening.registry,
             opening.wake,
         )?;
-        Ok(match is_held {
+        Ok(match is_storing {
             true => SinkHandle::storing(thread, former),
             false => SinkHandle::new(thread),
         })

@@ -7,7 +7,6 @@ use sheaf_protocol::reject::Code;
 use sheaf_protocol::{Part, StfHeader, Target, Tf, Timestamp, crc32c};
 use sheaf_transport::{ConnId, Frame, Transport};
 use sheaf_write::Received;
-use std::collections::VecDeque;
 
 /// A TF whose STFs come in.
 #[derive(Debug)]
@@ -24,8 +23,6 @@ pub(super) struct Peer {
     /// Set from its hello on.
     pub(super) epn: Option<Target>,
     pub(super) arriving: Option<Arriving>,
-    /// Messages that the stream has no room for.
-    pub(super) outbox: VecDeque<Frame>,
 }
 
 /// STFs of a TF: one of each FLP, whose numbers have 16 bits.

@@ -117,7 +117,7 @@ pub(crate) fn writer_on(
         rows: rows.into_iter().collect(),
         keeper: Box::new(disk.clone()),
         capacity_bytes: 200,
-        epns: 2,
+        window_bytes: 100,
         window_tfs: 4,
         pulse: Duration::from_millis(50),
         nonces: Nonces::seeded(100 * u64::from(index) + life),

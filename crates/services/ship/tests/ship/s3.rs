@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use store::{BUCKET, Store};
+use tempfile::TempDir;
 
 /// Bytes of a part: the fewest that S3 takes.
 const PART: u64 = 5 << 20;
@@ -48,6 +49,15 @@ fn address() -> String {
 fn contents(folder: &Path) -> Vec<Vec<u8>> {
     let read = |block| std::fs::read(folder.join(name(block))).expect("written");
     (0..FILES).map(read).collect()
+}
+
+/// A store, and a folder of files with their contents; `None` without a server.
+fn store_and_files() -> Option<(Store, TempDir, Vec<Vec<u8>>)> {
+    let store = Store::start()?;
+    let folder = tempfile::tempdir().expect("a folder");
+    write_files(folder.path(), FILES, UNIT, SUMMED);
+    let contents = contents(folder.path());
+    Some((store, folder, contents))
 }
 
 /// All files are in the bucket as they were written, and no part of an upload besides.
@@ -208,12 +218,9 @@ fn keys_that_change_while_files_are_shipped_cost_nothing_but_time() {
 
 #[test]
 fn a_server_that_is_killed_and_started_again_gets_all_files() {
-    let Some(store) = Store::start() else {
+    let Some((store, folder, contents)) = store_and_files() else {
         return;
     };
-    let folder = tempfile::tempdir().expect("a folder");
-    write_files(folder.path(), FILES, UNIT, SUMMED);
-    let contents = contents(folder.path());
     let config = ShipConfig {
         delete: Some(DELETE),
         bytes_per_s: Some(8_000_000),
@@ -266,12 +273,9 @@ fn a_shipper_to_a_bucket_that_is_killed() {
 
 #[test]
 fn a_shipper_that_is_killed_in_an_upload_leaves_nothing_behind_for_good() {
-    let Some(store) = Store::start() else {
+    let Some((store, folder, contents)) = store_and_files() else {
         return;
     };
-    let folder = tempfile::tempdir().expect("a folder");
-    write_files(folder.path(), FILES, UNIT, SUMMED);
-    let contents = contents(folder.path());
     let words = [
         "--ignored",
         "--exact",
@@ -310,12 +314,9 @@ fn a_shipper_that_is_killed_in_an_upload_leaves_nothing_behind_for_good() {
 
 #[test]
 fn what_a_bad_line_damages_is_refused_and_stays_here() {
-    let Some(store) = Store::start() else {
+    let Some((store, folder, contents)) = store_and_files() else {
         return;
     };
-    let folder = tempfile::tempdir().expect("a folder");
-    write_files(folder.path(), FILES, UNIT, SUMMED);
-    let contents = contents(folder.path());
     let relay = Relay::start(store.port());
     let config = ShipConfig {
         delete: Some(DELETE),
@@ -343,12 +344,9 @@ fn what_a_bad_line_damages_is_refused_and_stays_here() {
 
 #[test]
 fn a_part_that_is_cut_off_is_sent_again_and_not_the_whole_file() {
-    let Some(store) = Store::start() else {
+    let Some((store, folder, contents)) = store_and_files() else {
         return;
     };
-    let folder = tempfile::tempdir().expect("a folder");
-    write_files(folder.path(), FILES, UNIT, SUMMED);
-    let contents = contents(folder.path());
     let relay = Relay::start(store.port());
     let to = vec![bucket(&relay.endpoint())];
     relay.set(Line::CutsOnce);
@@ -369,12 +367,9 @@ fn a_part_that_is_cut_off_is_sent_again_and_not_the_whole_file() {
 
 #[test]
 fn a_store_that_tells_other_checksums_is_read_back() {
-    let Some(store) = Store::start() else {
+    let Some((store, folder, contents)) = store_and_files() else {
         return;
     };
-    let folder = tempfile::tempdir().expect("a folder");
-    write_files(folder.path(), FILES, UNIT, SUMMED);
-    let contents = contents(folder.path());
     let relay = Relay::start(store.port());
     relay.set(Line::WrongSums);
     let to = vec![bucket(&relay.endpoint())];

@@ -445,16 +445,11 @@ impl Hands {
         let answer = answer.unwrap_or_default();
         let of = HandoffId::of_tf(&tf);
         let selected = self.table.select(&tf, &answer);
-        let (parts, wants): (Vec<Tf<Bytes>>, Vec<Want>) = selected.map(want).unzip();
+        let (mut parts, mut wants): (Vec<_>, Vec<_>) = selected.map(want).unzip();
         let here = match may_be_here {
-            true => self.find(of, &wants),
+            true => self.take_out_found(of, &mut parts, &mut wants),
             false => Vec::new(),
         };
-        let selected = parts.into_iter().zip(wants).enumerate();
-        let (here, missing): (Vec<_>, Vec<_>) = selected.partition(|(at, _)| here.contains(at));
-        let here = here.into_iter().map(|(_, (_, want))| want.place.stream);
-        let here = here.collect();
-        let (parts, wants) = missing.into_iter().map(|(_, it)| it).unzip();
         self.selected = Some(Selected {
             of,
             parts,
@@ -464,8 +459,14 @@ impl Hands {
         true
     }
 
-    /// Returns which of `wants` stand in files that are closed or still open. A file that cannot be read has nothing.
-    fn find(&mut self, id: HandoffId, wants: &[Want]) -> Vec<usize> {
+    /// Takes out what stands in files that are closed or still open, and returns its streams. A file that cannot be
+    /// read has nothing.
+    fn take_out_found(
+        &mut self,
+        id: HandoffId,
+        parts: &mut Vec<Tf<Bytes>>,
+        wants: &mut Vec<Want>,
+    ) -> Vec<StreamId> {
         let Self {
             disks,
             names,
@@ -473,13 +474,17 @@ impl Hands {
             ..
         } = self;
         let folders: Vec<&Path> = disks.engines().map(|(_, engine)| engine.folder()).collect();
-        let mut is_here = |want: &Want| {
-            let stream = &names[usize::from(want.place.stream.0)];
-            let place = (want.place.run, stream.as_str(), want.place.block);
-            finder.has(&folders, place, id)
-        };
-        let found = wants.iter().enumerate().filter(|(_, want)| is_here(want));
-        found.map(|(at, _)| at).collect()
+        let mut found = Vec::new();
+        for at in (0..wants.len()).rev() {
+            let Place { run, stream, block } = wants[at].place;
+            let name = names[usize::from(stream.0)].as_str();
+            if finder.has(&folders, (run, name, block), id) {
+                found.push(stream);
+                parts.remove(at);
+                wants.remove(at);
+            }
+        }
+        found
     }
 
     /// Gives the parts of a TF to their disks, as planned.

@@ -4,8 +4,9 @@ mod stored;
 
 use crate::challenge::CHALLENGE_WITHIN;
 use crate::event::StreamEvent;
+use crate::held_back::HeldBack;
 use crate::identity;
-use crate::reject;
+use crate::reject::{self, Told};
 use crate::sink::Recovered;
 use bytes::Bytes;
 use sheaf_protocol::control::{Record, StreamFate, TfCopy, WriterHello, WrittenTf};
@@ -13,20 +14,19 @@ use sheaf_protocol::{
     Control, Incarnation, NodeId, Role, RunId, StfHeader, StfKey, Target, Tf, TfId, Timestamp,
     WireKind,
 };
-use sheaf_transport::{CloseReason, ConnId, Event as Net, Frame, SendError, Transport};
+use sheaf_stf_builder::Backoff;
+use sheaf_transport::{CloseReason, ConnId, Event as Net, Frame, Transport};
 use sheaf_write::{Handoff, HandoffAction, HandoffId, WriterNews};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use stored::{Published, Publishing, Stored};
 use tracing::{debug, error, info, warn};
 
-/// Pauses before a stream that has closed is opened again: the first, and the longest after doubling.
+/// Spans of the pauses before a stream that has closed is opened again: the first, and the longest after doubling.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_LAST: Duration = Duration::from_millis(250);
 /// Time without a writer from which on the storage counts as away.
 const ALONE_MAX: Duration = Duration::from_millis(500);
-/// Time between two lines about a writer that cannot be reached.
-const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// A TF with which a writer is done.
 #[derive(Debug)]
@@ -76,10 +76,9 @@ struct Link {
     node: NodeId,
     address: String,
     state: State,
-    pause: Duration,
-    /// Frames that the stream has no room for.
-    outbox: VecDeque<Frame>,
-    told_at: Option<Timestamp>,
+    pause: Backoff,
+    /// Lines of the log about a writer that cannot be reached.
+    told: Told,
     /// Whether it has said what it holds of former lives.
     has_said_held: bool,
 }
@@ -100,8 +99,8 @@ pub(super) struct Links<T> {
     handoff: Handoff,
     links: Vec<Link>,
     tfs: BTreeMap<HandoffId, Tf<Bytes>>,
-    /// Whether TFs are stored before they are committed.
-    is_held: bool,
+    /// Frames that streams have no room for.
+    held_back: HeldBack,
     stored: BTreeMap<HandoffId, Stored>,
     /// TFs that writers hold of former lives.
     former: BTreeMap<(RunId, TfId), Vec<Stored>>,
@@ -130,7 +129,6 @@ impl<T: Transport> Links<T> {
         target: Target,
         addresses: Vec<String>,
         handoff: Handoff,
-        is_held: bool,
     ) -> Self {
         let link = |(index, address): (u16, String)| Link {
             node: NodeId {
@@ -141,9 +139,12 @@ impl<T: Transport> Links<T> {
             state: State::Down {
                 retry_at: Timestamp(0),
             },
-            pause: PAUSE_FIRST,
-            outbox: VecDeque::new(),
-            told_at: None,
+            pause: Backoff::new(
+                PAUSE_FIRST,
+                PAUSE_LAST,
+                target.incarnation.0 ^ u64::from(index),
+            ),
+            told: Told::default(),
             has_said_held: false,
         };
         let links: Vec<Link> = (0..).zip(addresses).map(link).collect();
@@ -153,7 +154,7 @@ impl<T: Transport> Links<T> {
             target,
             handoff,
             tfs: BTreeMap::new(),
-            is_held,
+            held_back: HeldBack::default(),
             stored: BTreeMap::new(),
             former: BTreeMap::new(),
             held: BTreeSet::new(),
@@ -177,11 +178,6 @@ impl<T: Transport> Links<T> {
     /// Returns the number of writers.
     pub(super) fn writers(&self) -> u16 {
         u16::try_from(self.links.len()).unwrap_or(u16::MAX)
-    }
-
-    /// Whether TFs are stored before they are committed.
-    pub(super) fn is_storing(&self) -> bool {
-        self.is_held
     }
 
     /// Ends all streams behind what is queued on them.
@@ -232,9 +228,7 @@ impl<T: Transport> Links<T> {
 
     /// Whether messages wait that writers have to get before the EPN ends.
     pub(super) fn has_messages(&self) -> bool {
-        let is_open = |link: &Link| matches!(link.state, State::Open { .. });
-        let mut links = self.links.iter();
-        links.any(|link| is_open(link) && !link.outbox.is_empty())
+        !self.held_back.is_empty()
     }
 
     /// Whether every writer that can be reached has said what it holds of former lives of this EPN.
@@ -265,11 +259,7 @@ impl<T: Transport> Links<T> {
         match event {
             Net::Connected { conn } => self.check_peer(conn),
             Net::Received { conn, frame, .. } => self.handle_frame(now, conn, &frame),
-            Net::Writable { conn } => {
-                if let Some(writer) = self.index_of(conn) {
-                    self.flush(writer);
-                }
-            }
+            Net::Writable { conn } => self.held_back.send_all_again(&mut self.transport, conn),
             Net::Closed { conn, reason } => self.handle_closed(now, conn, &reason),
             Net::Accepted { conn, .. } => self.transport.close(conn),
             Net::Woken => {}
@@ -296,15 +286,13 @@ impl<T: Transport> Links<T> {
             debug!(writer, "The stream to a writer is closed");
         } else if matches!(link.state, State::Open { .. }) {
             warn!(writer, %reason, "The stream to a writer has closed");
-        } else if link.told_at.is_none_or(|at| now.since(at) >= TELL_EVERY) {
-            link.told_at = Some(now);
-            warn!(writer, address = link.address, %reason, "A writer cannot be reached");
+        } else if let Some(untold) = link.told.note(now) {
+            warn!(writer, address = link.address, %reason, untold, "A writer cannot be reached");
         }
         link.state = State::Down {
-            retry_at: now + link.pause,
+            retry_at: now + link.pause.pause(),
         };
-        link.pause = (link.pause * 2).min(PAUSE_LAST);
-        link.outbox.clear();
+        self.held_back.forget(conn);
         self.handoff.handle_closed(writer);
         for publishing in self.publishing.values_mut() {
             publishing.is_sent &= publishing.writer != writer;
@@ -328,8 +316,8 @@ impl<T: Transport> Links<T> {
             Control::WriterWelcome(welcome) => {
                 let link = &mut self.links[usize::from(writer)];
                 link.state = State::Open { conn };
-                link.pause = PAUSE_FIRST;
-                link.told_at = None;
+                link.pause.reset();
+                link.told = Told::default();
                 self.handoff.handle_welcome(now, writer, welcome);
             }
             Control::WriterPulse(pulse) => self.handoff.handle_pulse(now, writer, &pulse),
@@ -436,12 +424,12 @@ impl<T: Transport> Links<T> {
             } => self.send_tf(writer, copy, may_be_here, elsewhere),
             HandoffAction::Void { writer, copies } => {
                 for some in copies.chunks(Control::ENTRIES_MAX) {
-                    self.send(writer.into(), &Control::Void(some.to_vec()));
+                    self.send(writer, &Control::Void(some.to_vec()));
                 }
             }
             HandoffAction::Settled { writer, moves } => {
                 for some in moves.chunks(Control::ENTRIES_MAX) {
-                    self.send(writer.into(), &Control::Settled(some.to_vec()));
+                    self.send(writer, &Control::Settled(some.to_vec()));
                 }
             }
             HandoffAction::Close { writer } => {
@@ -469,11 +457,8 @@ impl<T: Transport> Links<T> {
             missing: tf.missing.clone(),
             elsewhere,
         };
-        let mut frames = vec![reject::on_data_stream(
-            self.target.epn.into(),
-            &Control::Record(record),
-        )];
-        frames.extend(tf.parts.iter().map(|part| {
+        let head = reject::on_data_stream(self.target.epn.into(), &Control::Record(record));
+        let stfs = tf.parts.iter().map(|part| {
             let header = StfHeader {
                 key: StfKey {
                     run: tf.run,
@@ -490,37 +475,26 @@ impl<T: Transport> Links<T> {
                 head: Bytes::copy_from_slice(&header.encode()),
                 body: part.payload.clone(),
             }
-        }));
-        self.links[usize::from(writer)].outbox.extend(frames);
-        self.flush(writer);
-    }
-
-    fn send(&mut self, writer: usize, control: &Control) {
-        let frame = reject::on_data_stream(self.target.epn.into(), control);
-        if let Some(link) = self.links.get_mut(writer) {
-            link.outbox.push_back(frame);
-            self.flush(u16::try_from(writer).unwrap_or(u16::MAX));
+        });
+        let Some(conn) = self.links[usize::from(writer)].conn() else {
+            return;
+        };
+        for frame in std::iter::once(head).chain(stfs) {
+            if let Err(error) = self.held_back.send(&mut self.transport, conn, frame) {
+                error!(writer, %error, "A TF cannot be sent to a writer");
+                return self.transport.close(conn);
+            }
         }
     }
 
-    /// Sends what waits for a writer, as far as its stream has room.
-    fn flush(&mut self, writer: u16) {
-        let link = &mut self.links[usize::from(writer)];
-        let Some(conn) = link.conn() else {
-            return link.outbox.clear();
-        };
-        while let Some(frame) = link.outbox.pop_front() {
-            match self.transport.send(conn, frame) {
-                Ok(()) => {}
-                Err(SendError::Full(frame)) => return link.outbox.push_front(frame),
-                // The end of the stream comes as an event.
-                Err(SendError::Closed) => return link.outbox.clear(),
-                Err(SendError::TooLarge(error)) => {
-                    error!(writer, %error, "A TF cannot be sent to a writer");
-                    self.transport.close(conn);
-                    return link.outbox.clear();
-                }
-            }
+    fn send(&mut self, writer: u16, control: &Control) {
+        let conn = self.links.get(usize::from(writer)).and_then(Link::conn);
+        let frame = reject::on_data_stream(self.target.epn.into(), control);
+        if let Some(conn) = conn
+            && let Err(error) = self.held_back.send(&mut self.transport, conn, frame)
+        {
+            error!(writer, %error, "A message cannot be sent to a writer");
+            self.transport.close(conn);
         }
     }
 

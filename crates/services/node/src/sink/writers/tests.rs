@@ -24,7 +24,7 @@ struct Bench {
     events: Vec<String>,
 }
 
-fn links(network: &Network, writers: u16, life: u64, is_held: bool) -> Links<Memory> {
+fn links(network: &Network, writers: u16, life: u64) -> Links<Memory> {
     let config = HandoffConfig {
         writers,
         policy: "least-loaded".to_owned(),
@@ -39,7 +39,7 @@ fn links(network: &Network, writers: u16, life: u64, is_held: bool) -> Links<Mem
     let addresses = (0..writers).map(|writer| format!("writer-{writer}"));
     let handoff = Handoff::new(config).expect("the policy is known");
     let transport = network.endpoint("epn-0");
-    Links::new(transport, target, addresses.collect(), handoff, is_held)
+    Links::new(transport, target, addresses.collect(), handoff)
 }
 
 fn tf(number: u64) -> Tf<Bytes> {
@@ -83,10 +83,10 @@ fn words(event: &LinksEvent) -> String {
 
 impl Bench {
     /// An EPN with streams to all writers.
-    fn new(writers: u16, is_held: bool) -> Self {
+    fn new(writers: u16) -> Self {
         let network = Network::new(1, Faults::default());
         let mut bench = Self {
-            links: links(&network, writers, 1, is_held),
+            links: links(&network, writers, 1),
             disks: (0..writers).map(|_| Disk::default()).collect(),
             writers: (0..writers).map(|_| None).collect(),
             network,
@@ -150,7 +150,7 @@ impl Bench {
 
 #[test]
 fn a_tf_goes_to_a_writer_and_is_done() {
-    let mut bench = Bench::new(1, false);
+    let mut bench = Bench::new(1);
     bench.links.offer(tf(7));
     assert_eq!(bench.links.tfs(), 1);
     assert_eq!(bench.pass(5), ["done 7"]);
@@ -159,7 +159,7 @@ fn a_tf_goes_to_a_writer_and_is_done() {
 
 #[test]
 fn a_tf_whose_stream_closes_goes_again_and_is_written_once() {
-    let mut bench = Bench::new(1, false);
+    let mut bench = Bench::new(1);
     // It waits at the writer.
     bench.disks[0].set_full(true);
     bench.links.offer(tf(7));
@@ -182,7 +182,7 @@ fn a_tf_whose_stream_closes_goes_again_and_is_written_once() {
 
 #[test]
 fn a_tf_of_a_writer_that_dies_counts_at_another_one_alone() {
-    let mut bench = Bench::new(2, false);
+    let mut bench = Bench::new(2);
     // Written at the first one, which dies before it can say so.
     bench.network.cut_one_way("writer-0", "epn-0");
     bench.links.offer(tf(7));
@@ -202,7 +202,7 @@ fn a_tf_of_a_writer_that_dies_counts_at_another_one_alone() {
 
 #[test]
 fn a_writer_that_hangs_is_left_and_taken_back() {
-    let mut bench = Bench::new(2, false);
+    let mut bench = Bench::new(2);
     let hung = bench.writers[0].take();
     bench.links.offer(tf(7));
     assert!(bench.pass(100).is_empty());
@@ -218,7 +218,7 @@ fn a_writer_that_hangs_is_left_and_taken_back() {
 
 #[test]
 fn a_writer_with_a_full_disk_is_left() {
-    let mut bench = Bench::new(2, false);
+    let mut bench = Bench::new(2);
     bench.disks[0].set_full(true);
     for number in [1, 2, 3] {
         bench.links.offer(tf(number));
@@ -233,7 +233,7 @@ fn a_writer_with_a_full_disk_is_left() {
 
 #[test]
 fn an_epn_without_a_writer_says_so_until_there_is_one() {
-    let mut bench = Bench::new(1, false);
+    let mut bench = Bench::new(1);
     bench.kill(0);
     assert!(bench.pass(600).is_empty(), "it has no TF");
     bench.links.offer(tf(7));
@@ -245,7 +245,7 @@ fn an_epn_without_a_writer_says_so_until_there_is_one() {
 
 #[test]
 fn a_tf_that_no_writer_was_sent_is_recalled() {
-    let mut bench = Bench::new(1, false);
+    let mut bench = Bench::new(1);
     bench.disks[0].set_full(true);
     bench.links.offer(tf(7));
     bench.pass(1);
@@ -260,7 +260,7 @@ fn a_tf_that_no_writer_was_sent_is_recalled() {
 
 #[test]
 fn a_tf_is_stored_and_counts_when_it_is_committed() {
-    let mut bench = Bench::new(1, true);
+    let mut bench = Bench::new(1);
     bench.links.store(tf(7));
     bench.links.store(tf(8));
     assert_eq!(bench.pass(5), ["stored 7", "stored 8"]);
@@ -275,7 +275,7 @@ fn a_tf_is_stored_and_counts_when_it_is_committed() {
 
 #[test]
 fn a_stored_tf_of_a_writer_that_dies_is_published_by_another_one() {
-    let mut bench = Bench::new(2, true);
+    let mut bench = Bench::new(2);
     bench.links.store(tf(7));
     assert_eq!(bench.pass(5), ["stored 7"]);
     bench.kill(0);
@@ -289,13 +289,13 @@ fn a_stored_tf_of_a_writer_that_dies_is_published_by_another_one() {
 
 #[test]
 fn tfs_that_a_former_life_stored_are_published_or_revoked() {
-    let mut bench = Bench::new(1, true);
+    let mut bench = Bench::new(1);
     for number in [7, 8, 9] {
         bench.links.store(tf(number));
     }
     assert_eq!(bench.pass(5), ["stored 7", "stored 8", "stored 9"]);
     bench.network.kill("epn-0", Death::Seen);
-    bench.links = links(&bench.network, 1, 2, true);
+    bench.links = links(&bench.network, 1, 2);
     bench.pass(20);
     assert!(bench.links.have_said_held());
     let former = [7, 8, 9].map(|number| (RUN, TfId(number)));

@@ -8,7 +8,6 @@ use crate::sink::{SinkError, SinkEvent, stated_of};
 use crate::source::Wake;
 use bytes::Bytes;
 use sheaf_metrics::Registry;
-use sheaf_protocol::control::Recover;
 use sheaf_protocol::{RunId, Tf, TfId, Timestamp};
 use sheaf_transport::{Tcp, Transport as _, Waker};
 use std::collections::{BTreeSet, VecDeque};
@@ -61,6 +60,7 @@ impl WritersThread {
     pub(super) fn spawn(
         links: Links<Tcp>,
         waker: Waker,
+        is_storing: bool,
         queue_tfs: u32,
         registry: Arc<Registry>,
         wake: Wake,
@@ -75,7 +75,6 @@ impl WritersThread {
             newest: TfId(0),
             counted_at: None,
         };
-        let is_storing = links.is_storing();
         let thread = std::thread::Builder::new()
             .name("sink".to_owned())
             .spawn(move || hands.run(links, is_storing.then_some(said)))
@@ -253,10 +252,7 @@ impl Hands {
             match order {
                 Order::Publish(tf) => links.offer(tf),
                 Order::Unstore { run, tf, by_former } => links.unstore(run, tf, by_former),
-                Order::Recover { run, item } => {
-                    let item: Recover = item;
-                    links.recover(run, &item);
-                }
+                Order::Recover { run, item } => links.recover(run, &item),
             }
         }
         let mut has_news = false;

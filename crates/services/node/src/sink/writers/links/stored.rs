@@ -227,7 +227,7 @@ impl<T: Transport> Links<T> {
         }
         for (writer, copies) in copies {
             for some in copies.chunks(Control::ENTRIES_MAX) {
-                self.send(writer.into(), &Control::Publish(some.to_vec()));
+                self.send(writer, &Control::Publish(some.to_vec()));
             }
         }
     }
