@@ -1,0 +1,5 @@
+//! A file server and its clients, over sockets of this machine.
+
+mod client;
+mod get;
+mod hostile;
