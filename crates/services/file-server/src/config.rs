@@ -21,6 +21,8 @@ pub struct FileServerConfig {
     pub threads: usize,
     /// Address of the page with metrics, in the clear; `None`: no page.
     pub status: Option<SocketAddr>,
+    /// Whether other machines are served without TLS.
+    pub is_insecure: bool,
     /// Certificate and key of TLS; `None`: HTTP in the clear.
     pub tls: Option<TlsFiles>,
     /// Bounds of what clients may do.
@@ -39,6 +41,7 @@ impl FileServerConfig {
             is_synced: true,
             threads: 0,
             status: None,
+            is_insecure: false,
             tls: None,
             limits: Limits::default(),
         }

@@ -42,6 +42,12 @@ pub enum FileServerError {
         /// Reason.
         source: io::Error,
     },
+    /// Address that other machines reach, without TLS.
+    #[error(
+        "found the address {0} without TLS, expected a certificate, or the setting `insecure`: every host on the way \
+         could read what is served"
+    )]
+    Clear(SocketAddr),
     /// Name that cannot stand in a header.
     #[error("found the name {0:?}, expected printable ASCII")]
     Name(String),
@@ -76,6 +82,10 @@ impl FileServer {
         let is_header = |name: &String| name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         if let Some(name) = config.name.as_ref().filter(|name| !is_header(name)) {
             return Err(FileServerError::Name(name.clone()));
+        }
+        let is_here = config.listen.ip().to_canonical().is_loopback();
+        if config.tls.is_none() && !config.is_insecure && !is_here {
+            return Err(FileServerError::Clear(config.listen));
         }
         let tree = Tree::open(&config.folder).map_err(|source| FileServerError::Folder {
             folder: config.folder.clone(),
