@@ -1,8 +1,32 @@
 //! Answers: status, headers and where the bytes of the body come from.
 
 use crate::range::ByteRange;
-use std::fmt::{Display, Write as _};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
+use std::fmt::{self, Display, Write as _};
 use std::fs::File;
+use std::io;
+use std::pin::Pin;
+
+/// Bytes that are made while they are sent, of a length that is not known before.
+pub(crate) struct Flow(Pin<Box<dyn Stream<Item = io::Result<Bytes>>>>);
+
+impl Flow {
+    pub(crate) fn new(bytes: impl Stream<Item = io::Result<Bytes>> + 'static) -> Self {
+        Self(Box::pin(bytes))
+    }
+
+    /// Returns the next bytes, `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        self.0.next().await
+    }
+}
+
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Flow")
+    }
+}
 
 /// Body of an answer.
 #[derive(Debug)]
@@ -22,13 +46,23 @@ pub(crate) enum Content {
         parts: Vec<(String, ByteRange)>,
         end: String,
     },
+    /// These bytes, in chunks.
+    Flow(Flow),
 }
 
 impl Content {
-    /// Length in bytes.
+    /// File that it is of.
+    pub(crate) fn file(&self) -> Option<&File> {
+        match self {
+            Self::File { file, .. } | Self::Parts { file, .. } => Some(file),
+            Self::Nothing | Self::Bytes(_) | Self::Flow(_) => None,
+        }
+    }
+
+    /// Length in bytes; 0 where it is not known before.
     pub(crate) fn length(&self) -> u64 {
         match self {
-            Self::Nothing => 0,
+            Self::Nothing | Self::Flow(_) => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File { range, .. } => range.map_or(0, ByteRange::length),
             Self::Parts { parts, end, .. } => {
@@ -107,10 +141,12 @@ impl Answer {
             let _ = write!(text, "X-Served-By: {name}\r\n");
         }
         text.push_str(&self.headers);
-        if !matches!(self.content, Content::Nothing) {
-            let _ = write!(text, "Content-Length: {}\r\n", self.content.length());
-        } else if self.status >= 200 && self.status != 204 && self.status != 304 {
-            text.push_str("Content-Length: 0\r\n");
+        match &self.content {
+            Content::Flow(_) => text.push_str("Transfer-Encoding: chunked\r\n"),
+            Content::Nothing if [204, 304].contains(&self.status) => {}
+            content => {
+                let _ = write!(text, "Content-Length: {}\r\n", content.length());
+            }
         }
         if self.closes {
             text.push_str("Connection: close\r\n");

@@ -74,6 +74,11 @@ impl<'a> Body<'a> {
         }
     }
 
+    /// Watch over the connection.
+    pub(crate) fn watched(&self) -> &Watched {
+        self.watched
+    }
+
     /// Returns whether nothing of it is left on the connection.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.left, Left::Done)

@@ -2,10 +2,9 @@
 
 use crate::answer::{Answer, Content};
 use crate::body::Body;
-use crate::get;
 use crate::head::{Head, HeadLimits};
 use crate::metrics::{Active, Refused};
-use crate::path::TreePath;
+use crate::route;
 use crate::stream::Stream;
 use crate::watch::{Phase, Watched};
 use crate::worker::Worker;
@@ -88,9 +87,9 @@ impl Connection<'_> {
             let goes_on = match self.next_head().await? {
                 Next::End => return Ok(()),
                 Next::Head(head) => self.exchange(&head).await?,
-                Next::Refused(answer) => {
+                Next::Refused(mut answer) => {
                     self.worker.site.counts.refused(Refused::Head);
-                    self.send(&answer, true).await?;
+                    self.send(&mut answer, true).await?;
                     self.log("?", "?", answer.status, 0, Instant::now());
                     false
                 }
@@ -148,12 +147,15 @@ impl Connection<'_> {
         let is_file = matches!(head.method(), "GET" | "PUT");
         let _transfer = is_file.then(|| self.worker.site.counts.transfer());
         let mut body = Body::new(head, &mut self.stream, &mut self.buffer, self.watched);
-        let mut answer = respond(self.worker, head, &mut body).await;
+        let mut answer = route::respond(&self.worker.site, head, &mut body).await;
         if !body.is_done() {
             let goes_on = body.is_short(SKIP_BYTES_MAX as u64);
             if !goes_on || body.skip(SKIP_BYTES_MAX).await.is_err() {
                 answer.closes = true;
             }
+        }
+        if !head.is_11 && matches!(answer.content, Content::Flow(_)) {
+            answer = Answer::refusal(505, "expected HTTP/1.1, whose bodies may come in chunks");
         }
         if !head.keeps_alive || self.worker.is_stopping() {
             answer.closes = true;
@@ -161,10 +163,10 @@ impl Connection<'_> {
             answer = answer.with("Connection", "keep-alive");
         }
         let has_body = head.method() != "HEAD";
-        let sent = self.send(&answer, has_body).await;
+        let bytes = if has_body { answer.content.length() } else { 0 };
+        let sent = self.send(&mut answer, has_body).await;
         let counts = &self.worker.site.counts;
         counts.answered(head.method(), answer.status);
-        let bytes = if has_body { answer.content.length() } else { 0 };
         self.log(head.method(), head.target(), answer.status, bytes, begun);
         if sent.is_err() && is_file {
             counts.broken.increment();
@@ -173,20 +175,22 @@ impl Connection<'_> {
         Ok(!answer.closes)
     }
 
-    async fn send(&mut self, answer: &Answer, has_body: bool) -> io::Result<()> {
+    async fn send(&mut self, answer: &mut Answer, has_body: bool) -> io::Result<()> {
         self.watched.enter(Phase::Sending, Instant::now());
         let site = &self.worker.site;
         let mut head = String::with_capacity(512);
         self.worker
             .date(|date| answer.write_head(&mut head, date, site.name.as_deref()));
         let mut head = head.into_bytes();
-        match &answer.content {
+        match &mut answer.content {
             // One packet instead of two.
             Content::Bytes(bytes) if has_body => {
                 head.extend_from_slice(bytes);
                 self.stream.write(&head, false).await?;
             }
-            content if has_body && content.length() > 0 => {
+            content
+                if has_body && (content.length() > 0 || matches!(content, Content::Flow(_))) =>
+            {
                 self.stream.write(&head, true).await?;
                 self.stream
                     .send(content, self.watched, &site.counts)
@@ -229,20 +233,4 @@ enum Next {
     Head(Head),
     /// The head is refused; the connection cannot go on, as where the next request begins is not known.
     Refused(Answer),
-}
-
-/// Makes the answer to a request.
-async fn respond(worker: &Worker, head: &Head, _body: &mut Body<'_>) -> Answer {
-    let path = match TreePath::of_target(head.target()) {
-        Ok(path) => path,
-        Err(error) => return Answer::refusal(400, error),
-    };
-    match head.method() {
-        "GET" | "HEAD" => get::answer(&worker.site.tree, &path, head),
-        other => Answer::refusal(
-            405,
-            format_args!("found the method {}", other.escape_debug()),
-        )
-        .with("Allow", "GET, HEAD"),
-    }
 }

@@ -128,11 +128,7 @@ fn parts(found: Found, ranges: &[ByteRange], kind: &str, boundary: &str) -> Cont
 
 /// Draws a delimiter that no file has in it but by a chance of 2⁻¹²⁸.
 fn boundary() -> String {
-    let mut bytes = [0_u8; 16];
-    let flags = rustix::rand::GetRandomFlags::empty();
-    rustix::rand::getrandom(&mut bytes, flags)
-        .expect("16 bytes come whole, and need no waiting once Linux has begun");
-    format!("{:032x}", u128::from_ne_bytes(bytes))
+    format!("{:032x}", crate::chance::draw())
 }
 
 #[cfg(test)]

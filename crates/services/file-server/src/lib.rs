@@ -9,19 +9,27 @@
 
 mod answer;
 mod body;
+mod chance;
+mod change;
 mod chunk;
 mod condition;
 mod config;
 mod connection;
+mod dav;
+mod digest;
 mod get;
 mod head;
 mod metrics;
 mod path;
+mod properties;
 mod range;
+mod route;
 mod server;
 mod site;
 mod stream;
+mod sums;
 mod tree;
+mod upload;
 mod watch;
 mod worker;
 

@@ -1,6 +1,6 @@
 //! Paths of requests: percent-encoding taken off, and nothing in them that could lead out of the folder.
 
-use percent_encoding::percent_decode;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use std::borrow::Cow;
 use thiserror::Error;
 
@@ -12,6 +12,14 @@ const NAME_BYTES_MAX: usize = 255;
 const CATALOGUE: &str = "catalogue.sqlite";
 /// End of the names of files that are being written.
 const PART: &str = ".part";
+
+/// Characters that are encoded in a path: all but the unreserved ones (RFC 3986, section 2.3) and slashes.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'/');
 
 /// Reason why a path is none of this server.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -50,7 +58,11 @@ impl TreePath {
     /// [`PathError`] if it could name something outside of the folder, or nothing.
     pub(crate) fn of_target(target: &str) -> Result<Self, PathError> {
         let path = without_host(target).ok_or_else(|| PathError::NotAPath(target.to_owned()))?;
-        let path = path.split(['?', '#']).next().unwrap_or_default();
+        // A fragment is for the client alone; what one means that sends it is not known.
+        if path.contains('#') {
+            return Err(PathError::NotAPath(target.to_owned()));
+        }
+        let path = path.split('?').next().unwrap_or_default();
         let mut text = String::with_capacity(path.len());
         for encoded in path.split('/').filter(|name| !name.is_empty()) {
             let bytes: Cow<'_, [u8]> = percent_decode(encoded.as_bytes()).into();
@@ -90,6 +102,17 @@ impl TreePath {
         &self.text
     }
 
+    /// Path as it stands in a request.
+    pub(crate) fn to_target(&self) -> String {
+        let path = utf8_percent_encode(&self.text, ENCODED);
+        let end = if self.is_folder && !self.text.is_empty() {
+            "/"
+        } else {
+            ""
+        };
+        format!("/{path}{end}")
+    }
+
     /// Returns the last name and the path of the folder that it is in; `None` for the folder that is served.
     pub(crate) fn split(&self) -> Option<(Self, &str)> {
         if self.text.is_empty() {
@@ -101,6 +124,15 @@ impl TreePath {
             is_folder: true,
         };
         Some((folder, name))
+    }
+
+    /// Path of a file in this folder, whose name is one of the file system.
+    pub(crate) fn join(&self, name: &str) -> Self {
+        let gap = if self.text.is_empty() { "" } else { "/" };
+        Self {
+            text: format!("{}{gap}{name}", self.text),
+            is_folder: false,
+        }
     }
 
     /// Returns whether any name on the path is hidden.
@@ -168,7 +200,7 @@ mod tests {
         ] {
             assert!(matches!(text(target), Err(PathError::Name(_))), "{target}");
         }
-        for target in ["a", "*", "ftp://host/a", ""] {
+        for target in ["a", "*", "ftp://host/a", "", "/a#b"] {
             assert!(
                 matches!(text(target), Err(PathError::NotAPath(_))),
                 "{target}"
@@ -203,6 +235,7 @@ mod tests {
         #[test]
         fn no_path_leads_out(target in "\\PC{0,40}|(/|\\.|%2e|%2f|%00|a|\\?){0,20}") {
             if let Ok(path) = TreePath::of_target(&target) {
+                prop_assert_eq!(TreePath::of_target(&path.to_target()), Ok(path.clone()));
                 prop_assert!(!path.text.starts_with('/'));
                 for name in path.text.split('/') {
                     prop_assert!(name != "." && name != ".." && !name.contains('\0'));

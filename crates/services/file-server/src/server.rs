@@ -1,8 +1,10 @@
 //! A server as its owner sees it: started, asked for its address, stopped.
 
 use crate::config::FileServerConfig;
+use crate::dav::Dav;
 use crate::metrics::Counts;
 use crate::site::{Site, Stop};
+use crate::sums::SumStore;
 use crate::tree::Tree;
 use crate::worker;
 use sheaf_auth::IdentityError;
@@ -102,7 +104,12 @@ impl FileServer {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
+        let tree = Arc::new(tree);
         let site = Arc::new(Site {
+            dav: Dav::new(tree.clone(), config.is_synced),
+            sums: SumStore::default(),
+            is_writable: config.is_writable,
+            is_synced: config.is_synced,
             tree,
             name: config.name.clone(),
             limits: config.limits,

@@ -1,15 +1,24 @@
 //! What all threads of a server share.
 
 use crate::config::Limits;
+use crate::dav::Dav;
 use crate::metrics::Counts;
+use crate::sums::SumStore;
 use crate::tree::Tree;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 /// State of a server that its threads share.
 pub(crate) struct Site {
-    pub(crate) tree: Tree,
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) dav: Dav,
+    pub(crate) sums: SumStore,
+    /// Whether files may be uploaded, moved and deleted.
+    pub(crate) is_writable: bool,
+    /// Whether a change is on the disk before it is answered for.
+    pub(crate) is_synced: bool,
     pub(crate) name: Option<String>,
     pub(crate) limits: Limits,
     pub(crate) tls: Option<TlsAcceptor>,

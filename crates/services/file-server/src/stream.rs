@@ -81,7 +81,7 @@ impl Stream {
     /// Sends the body of an answer.
     pub(crate) async fn send(
         &mut self,
-        content: &Content,
+        content: &mut Content,
         watched: &Watched,
         meter: &impl Meter,
     ) -> io::Result<()> {
@@ -102,6 +102,23 @@ impl Stream {
                     self.send_file(file, *range, watched, meter).await?;
                 }
                 self.write(end.as_bytes(), false).await
+            }
+            Content::Flow(flow) => {
+                while let Some(bytes) = flow.next().await {
+                    let bytes = bytes?;
+                    // An empty chunk would be the last one.
+                    if bytes.is_empty() {
+                        continue;
+                    }
+                    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+                    chunk.extend_from_slice(&bytes);
+                    chunk.extend_from_slice(b"\r\n");
+                    self.write(&chunk, false).await?;
+                    self.flush().await?;
+                    watched.moved(bytes.len() as u64);
+                    meter.sent(bytes.len() as u64);
+                }
+                self.write(b"0\r\n\r\n", false).await
             }
         }
     }

@@ -2,8 +2,11 @@
 //! link and no race of a rename leads out.
 
 use crate::condition::{Version, whole_seconds};
-use crate::path::TreePath;
-use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
+use crate::path::{TreePath, is_hidden};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2,
+    renameat_with, statat, unlinkat,
+};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -180,6 +183,118 @@ impl Tree {
             file: file.into(),
             stat,
         })
+    }
+
+    /// Returns the metadata of a file or folder, which need not be readable.
+    pub(crate) fn stat(&self, path: &TreePath) -> Result<Stat, TreeError> {
+        if path.is_hidden() {
+            return Err(TreeError::NotFound);
+        }
+        Ok(fstat(self.resolve(path, OFlags::PATH, Mode::empty())?)?)
+    }
+
+    /// Returns the metadata of what has this name, which may be a symbolic link.
+    pub(crate) fn stat_name(&self, path: &TreePath) -> Result<Stat, TreeError> {
+        if path.split().is_none() {
+            return self.stat(path);
+        }
+        let (folder, name) = self.folder_of(path)?;
+        Ok(statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// Opens the folder that a path is in. Returns it with the last name, which is no hidden one.
+    ///
+    /// # Errors
+    ///
+    /// [`TreeError::Denied`] for the folder that is served itself, and for hidden names.
+    pub(crate) fn folder_of(&self, path: &TreePath) -> Result<(OwnedFd, String), TreeError> {
+        let (folder, name) = path.split().ok_or(TreeError::Denied)?;
+        if path.is_hidden() {
+            return Err(TreeError::Denied);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let folder = self.resolve(&folder, flags, Mode::empty())?;
+        Ok((folder, name.to_owned()))
+    }
+
+    /// Makes a folder.
+    pub(crate) fn make_folder(&self, path: &TreePath) -> Result<(), TreeError> {
+        let (folder, name) = self.folder_of(path)?;
+        Ok(mkdirat(&folder, &name, Mode::from_raw_mode(0o777))?)
+    }
+
+    /// Removes a file, or a symbolic link.
+    pub(crate) fn remove_file(&self, path: &TreePath) -> Result<(), TreeError> {
+        let (folder, name) = self.folder_of(path)?;
+        Ok(unlinkat(&folder, &name, AtFlags::empty())?)
+    }
+
+    /// Removes a folder that is empty.
+    pub(crate) fn remove_folder(&self, path: &TreePath) -> Result<(), TreeError> {
+        let (folder, name) = self.folder_of(path)?;
+        Ok(unlinkat(&folder, &name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Gives a file or folder another name, which with `is_new` no other may have.
+    pub(crate) fn rename(
+        &self,
+        from: &TreePath,
+        to: &TreePath,
+        is_new: bool,
+    ) -> Result<(), TreeError> {
+        let (from_folder, from) = self.folder_of(from)?;
+        let (to_folder, to) = self.folder_of(to)?;
+        let mut flags = RenameFlags::empty();
+        flags.set(RenameFlags::NOREPLACE, is_new);
+        Ok(renameat_with(&from_folder, &from, &to_folder, &to, flags)?)
+    }
+
+    /// Returns the bytes of the disk that are used, and all that it has.
+    pub(crate) fn room(&self) -> Result<(u64, Option<u64>), TreeError> {
+        let root = openat2(
+            &self.root,
+            ".",
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::BENEATH,
+        )?;
+        let stat = rustix::fs::fstatvfs(root)?;
+        let of = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        let used = of(stat.f_blocks.saturating_sub(stat.f_bfree));
+        Ok((used, Some(used.saturating_add(of(stat.f_bavail)))))
+    }
+
+    /// Lists a folder without its hidden names: name and metadata, of symbolic links those of what they lead to, unless
+    /// `keeps_links`. Left out are links that lead nowhere or out of the folder.
+    pub(crate) fn list(
+        &self,
+        path: &TreePath,
+        keeps_links: bool,
+    ) -> Result<Vec<(String, Stat)>, TreeError> {
+        let folder = self.read(path)?;
+        if !folder.is_folder() {
+            return Err(TreeError::NotFound);
+        }
+        let mut entries = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&folder.file)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
+            if name == ".." || is_hidden(name) {
+                continue;
+            }
+            let stat = if keeps_links {
+                statat(&folder.file, name, AtFlags::SYMLINK_NOFOLLOW).map_err(TreeError::from)
+            } else {
+                self.stat(&path.join(name))
+            };
+            // What is gone meanwhile, or leads out, is not there for a client.
+            if let Ok(stat) = stat {
+                entries.push((name.to_owned(), stat));
+            }
+        }
+        Ok(entries)
     }
 
     fn resolve(&self, path: &TreePath, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {

@@ -86,11 +86,6 @@ impl Watched {
             self.late.notified().await;
         }
     }
-
-    /// Returns whether the client was put off.
-    pub(crate) fn is_late(&self) -> bool {
-        self.is_late.get()
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,10 +161,10 @@ mod tests {
         watched.enter(Phase::Sending, begin);
         watched.moved(1000);
         watched.tick(begin + Duration::from_secs(1), &limits);
-        assert!(!watched.is_late());
+        assert!(!watched.is_late.get());
         watched.tick(begin + Duration::from_secs(2), &limits);
         assert!(
-            watched.is_late(),
+            watched.is_late.get(),
             "the first window does not count for the second"
         );
     }

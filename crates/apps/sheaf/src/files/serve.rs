@@ -16,16 +16,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
 
-/// Serve a folder over HTTP, with ranges and conditions.
+/// Serve a folder over HTTP, with ranges, checksums and WebDAV.
 ///
-/// Clients read; nothing outside of the folder is served, and no hidden file, file that is being written, or catalogue.
-/// SIGTERM or SIGINT: no new request is taken, running ones end, and so does the server.
+/// Clients read, with --write they upload as well. Nothing outside of the folder is served or changed, and no hidden
+/// file, file that is being written, or catalogue. Checksums of a writer's files come from its catalogue. SIGTERM or SIGINT: no new request is taken, running ones end, and so does the server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sheaf files serve /data
   sheaf files serve /data --listen 0.0.0.0:8443 --tls-cert s3.pem --tls-key s3.key
-  sheaf files serve /data --name s3 --status 127.0.0.1:9103
+  sheaf files serve /data --name s3 --write
   curl -r 0-99 http://127.0.0.1:8080/sheaf.00000042.main.b00000.epn-0.0000.tf")]
 pub(crate) struct Args {
     /// Serve the files in this folder.
@@ -37,6 +37,12 @@ pub(crate) struct Args {
     /// Name the server in the header X-Served-By of every answer.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// Take uploads, and let clients move, copy and delete files.
+    #[arg(long)]
+    write: bool,
+    /// Answer for an upload when it is in the memory of the system, not when it is on the disk.
+    #[arg(long, requires = "write")]
+    no_sync: bool,
     /// Serve with so many threads; without it, one for each processor.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=256))]
     threads: u16,
@@ -69,6 +75,8 @@ impl Args {
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());
         FileServerConfig {
             name: self.name.clone(),
+            is_writable: self.write,
+            is_synced: !self.no_sync,
             threads: self.threads.into(),
             tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
             is_insecure: self.insecure,

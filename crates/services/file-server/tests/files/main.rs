@@ -3,3 +3,6 @@
 mod client;
 mod get;
 mod hostile;
+mod litmus;
+mod put;
+mod sums;
