@@ -5,6 +5,7 @@ use crate::body::Body;
 use crate::head::{Head, HeadLimits};
 use crate::metrics::{Active, Refused};
 use crate::route;
+use crate::status;
 use crate::stream::Stream;
 use crate::watch::{Phase, Watched};
 use crate::worker::Worker;
@@ -49,12 +50,24 @@ pub(crate) async fn serve(worker: Rc<Worker>, socket: TcpStream, peer: SocketAdd
             }
         }
     };
+    talk(&worker, stream, peer, &watched, Desk::Files).await;
+}
+
+/// Serves a connection to the page of the server until it ends.
+pub(crate) async fn serve_page(worker: Rc<Worker>, socket: TcpStream, peer: SocketAddr) {
+    // Of the page a connection is not counted, and no drain waits for it.
+    let watched = Watched::new(Instant::now());
+    talk(&worker, Stream::Plain(socket), peer, &watched, Desk::Page).await;
+}
+
+async fn talk(worker: &Worker, stream: Stream, peer: SocketAddr, watched: &Watched, desk: Desk) {
     let mut connection = Connection {
-        worker: &worker,
+        worker,
         stream,
         peer,
         buffer: Vec::new(),
-        watched: &watched,
+        watched,
+        desk,
     };
     let ended = tokio::select! {
         biased;
@@ -68,6 +81,13 @@ pub(crate) async fn serve(worker: Rc<Worker>, socket: TcpStream, peer: SocketAdd
     }
 }
 
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Desk {
+    Files,
+    Page,
+}
+
 struct Connection<'a> {
     worker: &'a Worker,
     stream: Stream,
@@ -75,6 +95,7 @@ struct Connection<'a> {
     /// Bytes that came and belong to no request yet.
     buffer: Vec<u8>,
     watched: &'a Watched,
+    desk: Desk,
 }
 
 impl Connection<'_> {
@@ -144,10 +165,13 @@ impl Connection<'_> {
     async fn exchange(&mut self, head: &Head) -> io::Result<bool> {
         let begun = Instant::now();
         self.watched.enter(Phase::Working, begun);
-        let is_file = matches!(head.method(), "GET" | "PUT");
+        let is_file = self.desk == Desk::Files && matches!(head.method(), "GET" | "PUT");
         let _transfer = is_file.then(|| self.worker.site.counts.transfer());
         let mut body = Body::new(head, &mut self.stream, &mut self.buffer, self.watched);
-        let mut answer = route::respond(&self.worker.site, head, &mut body).await;
+        let mut answer = match self.desk {
+            Desk::Files => route::respond(&self.worker.site, head, &mut body).await,
+            Desk::Page => status::respond(&self.worker.site, head),
+        };
         if !body.is_done() {
             let goes_on = body.is_short(SKIP_BYTES_MAX as u64);
             if !goes_on || body.skip(SKIP_BYTES_MAX).await.is_err() {
@@ -166,7 +190,9 @@ impl Connection<'_> {
         let bytes = if has_body { answer.content.length() } else { 0 };
         let sent = self.send(&mut answer, has_body).await;
         let counts = &self.worker.site.counts;
-        counts.answered(head.method(), answer.status);
+        if self.desk == Desk::Files {
+            counts.answered(head.method(), answer.status);
+        }
         self.log(head.method(), head.target(), answer.status, bytes, begun);
         if sent.is_err() && is_file {
             counts.broken.increment();

@@ -26,6 +26,7 @@ mod range;
 mod route;
 mod server;
 mod site;
+mod status;
 mod stream;
 mod sums;
 mod tree;

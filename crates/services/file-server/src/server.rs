@@ -65,6 +65,7 @@ pub enum FileServerError {
 pub struct FileServer {
     site: Arc<Site>,
     address: SocketAddr,
+    status: Option<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -80,14 +81,19 @@ impl FileServer {
     /// # Errors
     ///
     /// [`FileServerError`] with what was found and expected.
-    pub fn start(config: &FileServerConfig, registry: &Registry) -> Result<Self, FileServerError> {
+    pub fn start(
+        config: &FileServerConfig,
+        registry: &Arc<Registry>,
+    ) -> Result<Self, FileServerError> {
         let is_header = |name: &String| name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         if let Some(name) = config.name.as_ref().filter(|name| !is_header(name)) {
             return Err(FileServerError::Name(name.clone()));
         }
-        let is_here = config.listen.ip().to_canonical().is_loopback();
-        if config.tls.is_none() && !config.is_insecure && !is_here {
-            return Err(FileServerError::Clear(config.listen));
+        let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+        let in_clear = config.tls.is_none().then_some(config.listen);
+        let mut in_clear = in_clear.into_iter().chain(config.status);
+        if let Some(address) = in_clear.find(is_open).filter(|_| !config.is_insecure) {
+            return Err(FileServerError::Clear(address));
         }
         let tree = Tree::open(&config.folder).map_err(|source| FileServerError::Folder {
             folder: config.folder.clone(),
@@ -114,28 +120,37 @@ impl FileServer {
             name: config.name.clone(),
             limits: config.limits,
             tls,
+            registry: registry.clone(),
             counts: Counts::new(registry),
             stop: Stop::default(),
             open: AtomicUsize::new(0),
             blocking_threads: BLOCKING_THREADS,
         });
-        let listen = |source| FileServerError::Listen {
-            address: config.listen,
-            source,
+        let open = |address, count| {
+            let failed = |source| FileServerError::Listen { address, source };
+            let listeners = listeners(address, count).map_err(failed)?;
+            let address = listeners[0].local_addr().map_err(failed)?;
+            Ok::<_, FileServerError>((listeners, address))
         };
-        let listeners = listeners(config.listen, threads).map_err(listen)?;
-        let address = listeners[0].local_addr().map_err(listen)?;
+        let (listeners, address) = open(config.listen, threads)?;
+        let mut status = match config.status {
+            Some(status) => Some(open(status, 1)?),
+            None => None,
+        };
         let mut server = Self {
             site,
             address,
+            status: status.as_ref().map(|(_, address)| *address),
             threads: Vec::new(),
         };
         for (at, listener) in listeners.into_iter().enumerate() {
             let site = server.site.clone();
+            // The first thread has the page.
+            let page = status.take().and_then(|(mut page, _)| page.pop());
             let thread = std::thread::Builder::new()
                 .name(format!("files-{at}"))
                 .spawn(move || {
-                    if let Err(error) = worker::run(site, listener) {
+                    if let Err(error) = worker::run(site, listener, page) {
                         error!(%error, "A thread of the file server has ended");
                     }
                 });
@@ -150,6 +165,12 @@ impl FileServer {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Address of the page with metrics, if it has one.
+    #[must_use]
+    pub fn status_address(&self) -> Option<SocketAddr> {
+        self.status
     }
 
     /// Stops: takes no further request, and waits for those that run, up to

@@ -5,6 +5,7 @@ use crate::dav::Dav;
 use crate::metrics::Counts;
 use crate::sums::SumStore;
 use crate::tree::Tree;
+use sheaf_metrics::Registry;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use tokio::sync::watch;
@@ -22,6 +23,7 @@ pub(crate) struct Site {
     pub(crate) name: Option<String>,
     pub(crate) limits: Limits,
     pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) counts: Counts,
     pub(crate) stop: Stop,
     /// Open connections, for the bound of their number.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::LocalSet;
 use tracing::{debug, warn};
 
@@ -21,6 +21,9 @@ use tracing::{debug, warn};
 const TICK: Duration = Duration::from_secs(1);
 /// Pause after an accept that failed: what is short is not there again at once.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Connections to the page at once; a further one waits.
+const PAGE_CONNECTIONS_MAX: usize = 16;
 
 /// State of a thread that its connections share.
 pub(crate) struct Worker {
@@ -93,7 +96,11 @@ impl Worker {
 }
 
 /// Serves until the site stops and running requests have ended, or their deadline has passed.
-pub(crate) fn run(site: Arc<Site>, listener: std::net::TcpListener) -> std::io::Result<()> {
+pub(crate) fn run(
+    site: Arc<Site>,
+    listener: std::net::TcpListener,
+    page: Option<std::net::TcpListener>,
+) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -109,6 +116,10 @@ pub(crate) fn run(site: Arc<Site>, listener: std::net::TcpListener) -> std::io::
             ended: Notify::new(),
             date: RefCell::default(),
         });
+        if let Some(page) = page {
+            let page = TcpListener::from_std(page)?;
+            tokio::task::spawn_local(serve_page(worker.clone(), page));
+        }
         serve(&worker, &listener).await;
         drain(&worker, listener).await;
         Ok(())
@@ -129,6 +140,28 @@ async fn serve(worker: &Rc<Worker>, listener: &TcpListener) {
             },
             _ = ticks.tick() => worker.tick(),
             () = worker.site.stop.wait() => return,
+        }
+    }
+}
+
+/// Serves the page with metrics, also while running requests end.
+async fn serve_page(worker: Rc<Worker>, listener: TcpListener) {
+    let places = Arc::new(Semaphore::new(PAGE_CONNECTIONS_MAX));
+    loop {
+        let place = places.clone().acquire_owned().await;
+        match (place, listener.accept().await) {
+            (Ok(place), Ok((socket, peer))) => {
+                let worker = worker.clone();
+                tokio::task::spawn_local(async move {
+                    connection::serve_page(worker, socket, peer).await;
+                    drop(place);
+                });
+            }
+            (Ok(_), Err(error)) => {
+                warn!(%error, "Cannot accept a connection to the page");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+            (Err(_), _) => return,
         }
     }
 }

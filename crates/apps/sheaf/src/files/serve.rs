@@ -25,7 +25,7 @@ use tracing::info;
 Examples:
   sheaf files serve /data
   sheaf files serve /data --listen 0.0.0.0:8443 --tls-cert s3.pem --tls-key s3.key
-  sheaf files serve /data --name s3 --write
+  sheaf files serve /data --name s3 --write --status 127.0.0.1:9103
   curl -r 0-99 http://127.0.0.1:8080/sheaf.00000042.main.b00000.epn-0.0000.tf")]
 pub(crate) struct Args {
     /// Serve the files in this folder.
@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// Answer for an upload when it is in the memory of the system, not when it is on the disk.
     #[arg(long, requires = "write")]
     no_sync: bool,
+    /// Serve metrics here, as text for Prometheus and as JSON, in the clear.
+    #[arg(long, value_name = "ADDRESS")]
+    status: Option<SocketAddr>,
     /// Serve with so many threads; without it, one for each processor.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=256))]
     threads: u16,
@@ -75,6 +78,7 @@ impl Args {
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());
         FileServerConfig {
             name: self.name.clone(),
+            status: self.status,
             is_writable: self.write,
             is_synced: !self.no_sync,
             threads: self.threads.into(),
@@ -107,7 +111,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let address = server.address();
     info!(%address, folder = %args.folder.display(), "The file server listens");
     if args.flag.json {
-        let object = json!({ "address": address.to_string() });
+        let status = server.status_address().map(|address| address.to_string());
+        let object = json!({ "address": address.to_string(), "status": status });
         writeln!(io::stdout(), "{object}").context("cannot print the address")?;
     }
     while !shutdown.is_requested() {

@@ -3,8 +3,9 @@
 use sheaf_file_server::{FileServer, FileServerConfig};
 use sheaf_metrics::Registry;
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long an answer may take before the test fails.
@@ -38,6 +39,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("connected");
+        let within = Some(ANSWER_WITHIN);
+        stream.set_read_timeout(within).expect("a timeout");
+        Self {
+            stream,
+            unread: Vec::new(),
+        }
+    }
+
     /// Sends bytes as they are.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).expect("sent");
@@ -158,7 +169,7 @@ impl Client {
 /// Server of a folder of its own.
 pub(crate) struct Site {
     pub(crate) server: FileServer,
-    pub(crate) registry: Registry,
+    pub(crate) registry: Arc<Registry>,
     /// What lies outside of the folder that is served.
     pub(crate) around: tempfile::TempDir,
 }
@@ -173,7 +184,7 @@ impl Site {
         let mut config = FileServerConfig::new(folder, address);
         config.threads = 2;
         change(&mut config);
-        let registry = Registry::default();
+        let registry = Arc::new(Registry::default());
         let server = FileServer::start(&config, &registry).expect("started");
         Self {
             server,
@@ -204,13 +215,12 @@ impl Site {
     }
 
     pub(crate) fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.server.address()).expect("connected");
-        let within = Some(ANSWER_WITHIN);
-        stream.set_read_timeout(within).expect("a timeout");
-        Client {
-            stream,
-            unread: Vec::new(),
-        }
+        Client::connect(self.server.address())
+    }
+
+    /// Connects to the page of the server.
+    pub(crate) fn page(&self) -> Client {
+        Client::connect(self.server.status_address().expect("it has a page"))
     }
 
     /// Text of the metrics.

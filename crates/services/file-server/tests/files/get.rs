@@ -1,7 +1,11 @@
 //! GET and HEAD: files, ranges, conditions, connections that go on.
 
 use crate::client::{Site, bytes};
+use sheaf_auth::{Authority, Validity};
+use sheaf_file_server::{FileServer, FileServerConfig, FileServerError, TlsFiles};
+use sheaf_metrics::Registry;
 use std::process::Command;
+use std::sync::Arc;
 
 #[test]
 fn files_come_whole_with_the_name_of_the_server() {
@@ -143,7 +147,11 @@ fn curl_gets_files_and_ranges() {
             .args(arguments)
             .output();
         let output = output.expect("curl runs; it is among the packages of scripts/setup.sh");
-        assert!(output.status.success(), "{output:?}");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         output.stdout
     };
     let url = site.url("a%20b.dat");
@@ -151,4 +159,105 @@ fn curl_gets_files_and_ranges() {
     assert!(curl(&["-r", "1000-1999", &url]) == all[1000..2000]);
     let etag = String::from_utf8(curl(&["-I", &url])).expect("text");
     assert!(etag.starts_with("HTTP/1.1 200 OK\r\n"), "{etag}");
+}
+
+#[test]
+fn the_page_tells_what_a_director_weighs_a_server_by() {
+    let site = Site::start(|config| {
+        config.name = Some("s1".to_owned());
+        config.status = Some("127.0.0.1:0".parse().expect("an address"));
+    });
+    site.write("a", &bytes(1000));
+    assert_eq!(site.connect().ask("GET", "/a", "").status, 200);
+    let mut page = site.page();
+    for path in ["/metrics", "/.sheaf/metrics"] {
+        let text = page.ask("GET", path, "").text();
+        assert!(
+            text.contains("file_server_sent_bytes_total 1000\n"),
+            "{text}"
+        );
+    }
+    let text = page.ask("GET", "/metrics.json", "").text();
+    for field in [
+        "\"name\":\"s1\"",
+        "\"sent_bytes\":1000",
+        "\"transfers_active\":0",
+    ] {
+        assert!(text.contains(field), "{text}");
+    }
+    assert_eq!(page.ask("GET", "/a", "").status, 404);
+    assert_eq!(site.connect().ask("GET", "/.sheaf/metrics", "").status, 404);
+}
+
+#[test]
+fn other_machines_are_served_in_tls_unless_a_setting_says_otherwise() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let address = "0.0.0.0:0".parse().expect("an address");
+    let mut config = FileServerConfig::new(folder.path().to_owned(), address);
+    let registry = Arc::new(Registry::default());
+    let refused = FileServer::start(&config, &registry).expect_err("refused");
+    assert!(
+        refused.to_string().contains("0.0.0.0:0 without TLS"),
+        "{refused}"
+    );
+    config.is_insecure = true;
+    FileServer::start(&config, &registry)
+        .expect("started")
+        .stop();
+    config.listen = "127.0.0.1:0".parse().expect("an address");
+    let first = FileServer::start(&config, &registry).expect("started");
+    config.listen = first.address();
+    let taken = FileServer::start(&config, &registry).expect_err("refused");
+    assert!(matches!(taken, FileServerError::Listen { .. }), "{taken}");
+    config.folder = folder.path().join("none");
+    let none = FileServer::start(&config, &registry).expect_err("refused");
+    assert!(none.to_string().contains("none"), "{none}");
+}
+
+#[test]
+fn curl_gets_and_puts_in_tls() {
+    let keys = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| keys.path().join(name);
+    let authority = Authority::new("test", Validity::of_days(2)).expect("made");
+    authority.save(keys.path(), false).expect("saved");
+    let pem = authority.issue_host(&["localhost", "127.0.0.1"], Validity::of_days(1));
+    let pem = pem.expect("issued");
+    std::fs::write(at("host.pem"), &pem.certificate).expect("written");
+    std::fs::write(at("host.key"), &pem.key).expect("written");
+    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(at("host.key"), owner_only).expect("set");
+    let site = Site::start(|config| {
+        config.is_writable = true;
+        config.tls = Some(TlsFiles {
+            certificate: at("host.pem"),
+            key: at("host.key"),
+        });
+    });
+    let all = bytes(3_000_000);
+    site.write("a", &all);
+    let ca = at("ca.pem");
+    let curl = |arguments: &[&str]| {
+        let output = Command::new("curl")
+            .args(["-sS", "--fail", "--cacert"])
+            .arg(&ca)
+            .args(arguments)
+            .output();
+        let output = output.expect("curl runs; it is among the packages of scripts/setup.sh");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        output.stdout
+    };
+    let url = |name: &str| site.url(name).replace("http:", "https:");
+    assert!(curl(&[&url("a")]) == all);
+    assert!(curl(&["-r", "5-2000004", &url("a")]) == all[5..2_000_005]);
+    let source = site.path("a");
+    curl(&["-T", source.to_str().expect("text"), &url("b")]);
+    assert!(std::fs::read(site.path("b")).expect("readable") == all);
+    // A client that speaks no TLS.
+    let mut clear = site.connect();
+    clear.send("GET /a HTTP/1.1\r\nHost: t\r\n\r\n");
+    site.await_metric("file_server_refused_total{reason=\"tls\"} 1");
 }

@@ -262,7 +262,11 @@ fn curl_uploads_and_deletes() {
             .args(arguments)
             .output();
         let output = output.expect("curl runs; it is among the packages of scripts/setup.sh");
-        assert!(output.status.success(), "{output:?}");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).expect("text")
     };
     let url = site.url("up.dat");
