@@ -25,6 +25,8 @@ pub struct FileServerConfig {
     pub is_insecure: bool,
     /// Certificate and key of TLS; `None`: HTTP in the clear.
     pub tls: Option<TlsFiles>,
+    /// Tokens that clients must have; `None`: everyone may do what the server does.
+    pub tokens: Option<TokenConfig>,
     /// Bounds of what clients may do.
     pub limits: Limits,
 }
@@ -43,9 +45,21 @@ impl FileServerConfig {
             status: None,
             is_insecure: false,
             tls: None,
+            tokens: None,
             limits: Limits::default(),
         }
     }
+}
+
+/// Tokens of the WLCG profile.
+#[derive(Clone, Debug)]
+pub struct TokenConfig {
+    /// URLs of the issuers that are trusted; `https`, or `http` on this machine.
+    pub issuers: Vec<String>,
+    /// Audiences that name this server, beside the one of the profile that names all.
+    pub audiences: Vec<String>,
+    /// PEM file with the authorities that issuers are checked by; `None`: those of the system.
+    pub ca: Option<PathBuf>,
 }
 
 /// PEM files of TLS.

@@ -126,6 +126,12 @@ impl TreePath {
         Some((folder, name))
     }
 
+    /// Returns whether `other` is this, or below it.
+    pub(crate) fn contains(&self, other: &Self) -> bool {
+        let rest = other.text.strip_prefix(self.text.as_str());
+        self.text.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
     /// Path of a file in this folder, whose name is one of the file system.
     pub(crate) fn join(&self, name: &str) -> Self {
         let gap = if self.text.is_empty() { "" } else { "/" };

@@ -7,7 +7,9 @@ use crate::dav;
 use crate::get;
 use crate::head::Head;
 use crate::path::TreePath;
+use crate::rights::{Need, Rights};
 use crate::site::Site;
+use crate::tokens;
 use crate::tree;
 use std::sync::Arc;
 
@@ -26,6 +28,18 @@ pub(crate) async fn respond(site: &Arc<Site>, head: &Head, body: &mut Body<'_>) 
         Ok(path) => path,
         Err(error) => return Answer::refusal(400, error),
     };
+    let rights = match &site.guard {
+        None => None,
+        Some(guard) => match guard.rights(head).await {
+            Ok(rights) => Some(rights),
+            Err(answer) => return answer,
+        },
+    };
+    if let Some(rights) = &rights
+        && let Err(answer) = allowed(site, rights, head, &path)
+    {
+        return answer;
+    }
     match method {
         "GET" | "HEAD" => {
             let answer = get::answer(&site.tree, &path, head);
@@ -55,6 +69,38 @@ pub(crate) async fn respond(site: &Arc<Site>, head: &Head, body: &mut Body<'_>) 
             let found = format_args!("found the method {}", other.escape_debug()).to_string();
             Answer::refusal(501, found).with("Allow", allowed)
         }
+    }
+}
+
+/// Refuses a request that the rights of its bearer do not include, at its path and at its destination.
+fn allowed(site: &Site, rights: &Rights, head: &Head, path: &TreePath) -> Result<(), Answer> {
+    let check = |need, path: &TreePath| match rights.allow(need, path) {
+        true => Ok(()),
+        false => Err(tokens::forbidden(need, path)),
+    };
+    // A file that is not there yet is made, one that is there is replaced.
+    let write = |path: &TreePath| match site.tree.stat_name(path) {
+        Err(tree::TreeError::NotFound) => Need::Create,
+        _ => Need::Modify,
+    };
+    let destination = || {
+        let destination = head.get("destination").unwrap_or_default();
+        TreePath::of_target(destination).map_err(|error| Answer::refusal(400, error))
+    };
+    match head.method() {
+        "PUT" | "MKCOL" => check(write(path), path),
+        "DELETE" | "PROPPATCH" => check(Need::Modify, path),
+        "COPY" => {
+            check(Need::Read, path)?;
+            let to = destination()?;
+            check(write(&to), &to)
+        }
+        "MOVE" => {
+            check(Need::Modify, path)?;
+            let to = destination()?;
+            check(write(&to), &to)
+        }
+        _ => check(Need::Read, path),
     }
 }
 

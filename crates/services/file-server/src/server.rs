@@ -3,8 +3,10 @@
 use crate::config::FileServerConfig;
 use crate::dav::Dav;
 use crate::metrics::Counts;
+use crate::outside::{CaError, is_safe};
 use crate::site::{Site, Stop};
 use crate::sums::SumStore;
+use crate::tokens::Guard;
 use crate::tree::Tree;
 use crate::worker;
 use sheaf_auth::IdentityError;
@@ -53,6 +55,12 @@ pub enum FileServerError {
     /// Name that cannot stand in a header.
     #[error("found the name {0:?}, expected printable ASCII")]
     Name(String),
+    /// Issuer of tokens whose keys could be replaced on their way.
+    #[error("found the issuer {0:?}, expected a URL with https")]
+    Issuer(String),
+    /// Authorities that other servers are checked by.
+    #[error(transparent)]
+    Ca(#[from] CaError),
     /// Certificate or key.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -106,6 +114,15 @@ impl FileServer {
                 Some(TlsAcceptor::from(server))
             }
         };
+        let guard = match &config.tokens {
+            None => None,
+            Some(tokens) => {
+                if let Some(url) = tokens.issuers.iter().find(|url| !is_safe(url)) {
+                    return Err(FileServerError::Issuer(url.clone()));
+                }
+                Some(Arc::new(Guard::new(tokens)?))
+            }
+        };
         let threads = match config.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
@@ -119,6 +136,7 @@ impl FileServer {
             tree,
             name: config.name.clone(),
             limits: config.limits,
+            guard,
             tls,
             registry: registry.clone(),
             counts: Counts::new(registry),

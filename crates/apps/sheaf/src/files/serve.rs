@@ -5,7 +5,9 @@ use crate::logging::Usual;
 use crate::{duration, fail};
 use anyhow::Context as _;
 use serde_json::json;
-use sheaf_file_server::{FileServer, FileServerConfig, FileServerError, Limits, TlsFiles};
+use sheaf_file_server::{
+    FileServer, FileServerConfig, FileServerError, Limits, TlsFiles, TokenConfig,
+};
 use sheaf_metrics::Registry;
 use sheaf_node::shutdown::Shutdown;
 use std::io::{self, Write as _};
@@ -58,6 +60,15 @@ pub(crate) struct Args {
     /// Use this private key, a PEM file that only its owner may read.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Let in only clients with a token of the WLCG profile from this issuer; may be repeated.
+    #[arg(long, value_name = "URL")]
+    issuer: Vec<String>,
+    /// Take tokens for this audience, too, beside those for all servers; may be repeated.
+    #[arg(long, value_name = "NAME", requires = "issuer")]
+    audience: Vec<String>,
+    /// Check other servers by the authorities in this PEM file; without it by those of the system.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// Serve other machines without TLS, which every host on the way could read.
     #[arg(long)]
     insecure: bool,
@@ -84,6 +95,11 @@ impl Args {
             threads: self.threads.into(),
             tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
             is_insecure: self.insecure,
+            tokens: (!self.issuer.is_empty()).then(|| TokenConfig {
+                issuers: self.issuer.clone(),
+                audiences: self.audience.clone(),
+                ca: self.ca.clone(),
+            }),
             limits: Limits {
                 connections_max: self.connections,
                 drain_within: self.drain,

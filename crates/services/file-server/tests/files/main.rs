@@ -6,3 +6,4 @@ mod hostile;
 mod litmus;
 mod put;
 mod sums;
+mod tokens;
