@@ -9,16 +9,31 @@ use std::io;
 use std::pin::Pin;
 
 /// Bytes that are made while they are sent, of a length that is not known before.
-pub(crate) struct Flow(Pin<Box<dyn Stream<Item = io::Result<Bytes>>>>);
+pub(crate) struct Flow {
+    bytes: Pin<Box<dyn Stream<Item = io::Result<Bytes>>>>,
+    /// Whether its pauses are the server's, so that no client is slow in them.
+    pub(crate) is_paced: bool,
+}
 
 impl Flow {
     pub(crate) fn new(bytes: impl Stream<Item = io::Result<Bytes>> + 'static) -> Self {
-        Self(Box::pin(bytes))
+        Self {
+            bytes: Box::pin(bytes),
+            is_paced: false,
+        }
+    }
+
+    /// Makes one that has pauses of the server.
+    pub(crate) fn paced(bytes: impl Stream<Item = io::Result<Bytes>> + 'static) -> Self {
+        Self {
+            is_paced: true,
+            ..Self::new(bytes)
+        }
     }
 
     /// Returns the next bytes, `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
-        self.0.next().await
+        self.bytes.next().await
     }
 }
 

@@ -11,13 +11,12 @@ use crate::site::Site;
 use crate::tree::{self, TreeError};
 use crate::upload::{self, Upload};
 use crate::watch::Phase;
+use crate::writing::{WRITE_BYTES, Writing};
 use rustix::fs::Stat;
 use sheaf_write::Sums;
 use std::sync::Arc;
+use std::time::Instant;
 use thiserror::Error;
-
-/// Bytes that are written at once: one buffer fills while the other is written.
-const WRITE_BYTES: usize = 256 << 10;
 
 /// Returns the metadata of the file that has the name, if there is one.
 fn standing(site: &Site, path: &TreePath) -> Result<Option<Stat>, TreeError> {
@@ -170,42 +169,30 @@ async fn receive(
     stated: &Stated,
     is_new: bool,
 ) -> Result<Sums, PutError> {
-    let mut upload = Upload::begin(&site.tree, path)?;
+    let upload = Upload::begin(&site.tree, path)?;
     if body.stated().is_some_and(|bytes| !upload.has_room(bytes)) {
         return Err(TreeError::Full.into());
     }
+    let mut writing = Writing::new(upload);
     let mut filling = Vec::with_capacity(WRITE_BYTES);
-    let got = body.fill(&mut filling, WRITE_BYTES).await?;
-    site.counts.received.add(got as u64);
-    let mut spare = Vec::new();
-    while !filling.is_empty() {
-        let bytes = filling;
-        let writing = tokio::task::spawn_blocking(move || {
-            let mut upload = upload;
-            let written = upload.write(&bytes);
-            (upload, bytes, written)
-        });
-        spare.clear();
-        let filled = body.fill(&mut spare, WRITE_BYTES).await;
-        let (back, mut bytes, written) = writing.await.map_err(|_| PutError::Ending)?;
-        upload = back;
-        written?;
-        site.counts.received.add(filled? as u64);
-        bytes.clear();
-        filling = std::mem::replace(&mut spare, bytes);
+    loop {
+        let got = body.fill(&mut filling, WRITE_BYTES).await?;
+        if got == 0 {
+            break;
+        }
+        site.counts.received.add(got as u64);
+        filling = writing.write(filling).await?;
     }
-    body.watched()
-        .enter(Phase::Working, std::time::Instant::now());
-    if let Some((name, found, stated)) = stated.first_difference(&upload.sums()) {
+    body.watched().enter(Phase::Working, Instant::now());
+    let sums = writing.sums().await?;
+    if let Some((name, found, stated)) = stated.first_difference(&sums) {
         return Err(PutError::Differs {
             name,
             found,
             stated,
         });
     }
-    let is_synced = site.is_synced;
-    let finished = tokio::task::spawn_blocking(move || upload.finish(is_synced, is_new));
-    Ok(finished.await.map_err(|_| PutError::Ending)??)
+    Ok(writing.finish(site.is_synced, is_new).await?)
 }
 
 /// Deletes a file.

@@ -25,6 +25,10 @@ pub struct FileServerConfig {
     pub is_insecure: bool,
     /// Certificate and key of TLS; `None`: HTTP in the clear.
     pub tls: Option<TlsFiles>,
+    /// Whether clients may have files copied from and to other servers.
+    pub has_third_party: bool,
+    /// PEM file with the authorities that other servers and issuers are checked by; `None`: those of the system.
+    pub ca: Option<PathBuf>,
     /// Tokens that clients must have; `None`: everyone may do what the server does.
     pub tokens: Option<TokenConfig>,
     /// Bounds of what clients may do.
@@ -45,6 +49,8 @@ impl FileServerConfig {
             status: None,
             is_insecure: false,
             tls: None,
+            has_third_party: false,
+            ca: None,
             tokens: None,
             limits: Limits::default(),
         }
@@ -58,8 +64,6 @@ pub struct TokenConfig {
     pub issuers: Vec<String>,
     /// Audiences that name this server, beside the one of the profile that names all.
     pub audiences: Vec<String>,
-    /// PEM file with the authorities that issuers are checked by; `None`: those of the system.
-    pub ca: Option<PathBuf>,
 }
 
 /// PEM files of TLS.

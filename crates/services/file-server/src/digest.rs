@@ -116,6 +116,11 @@ pub(crate) struct DigestError(String);
 pub(crate) struct Stated(Vec<(Algorithm, u32)>);
 
 impl Stated {
+    /// Returns whether no checksum that this server knows was stated.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds those of `Digest`.
     ///
     /// # Errors

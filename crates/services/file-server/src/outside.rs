@@ -1,6 +1,9 @@
 //! Client of other servers: issuers of tokens, and servers that files are copied from and to.
 
 use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,6 +70,39 @@ fn roots(path: &Path) -> Result<RootCerts, CaError> {
     Ok(RootCerts::Specific(Arc::new(certificates)))
 }
 
+/// Makes the configuration of TLS with which servers are checked by the authorities in a PEM file, or by those of the
+/// system.
+///
+/// # Errors
+///
+/// As for [`agent`].
+pub(crate) fn tls(ca: Option<&Path>) -> Result<Arc<ClientConfig>, CaError> {
+    let path = ca.unwrap_or(Path::new(SYSTEM));
+    let refused = |reason: String| CaError {
+        path: path.to_owned(),
+        reason,
+    };
+    let mut store = RootCertStore::empty();
+    let pem = std::fs::read(path);
+    let pem =
+        pem.or_else(|error| ca.map_or(Ok(Vec::new()), |_| Err(refused(error.to_string()))))?;
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let certificate = certificate.map_err(|error| refused(error.to_string()))?;
+        // One of the system that this library does not take is none that a server needs.
+        let _ = store.add(certificate);
+    }
+    if store.is_empty() && ca.is_some() {
+        return Err(refused("found no certificate, expected PEM".to_owned()));
+    }
+    // Other servers may be older than TLS 1.3.
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| refused(error.to_string()))?;
+    Ok(Arc::new(
+        builder.with_root_certificates(store).with_no_client_auth(),
+    ))
+}
+
 /// Returns whether bytes to this URL are encrypted, or do not leave this machine.
 pub(crate) fn is_safe(url: &str) -> bool {
     if url.starts_with("https://") {
@@ -120,6 +156,11 @@ mod tests {
             error.contains("found no certificate, expected PEM"),
             "{error}"
         );
-        assert!(agent(None).is_ok());
+        let error = tls(Some(file.path())).unwrap_err().to_string();
+        assert!(
+            error.contains("found no certificate, expected PEM"),
+            "{error}"
+        );
+        assert!(agent(None).is_ok() && tls(None).is_ok());
     }
 }

@@ -9,6 +9,7 @@ use crate::head::Head;
 use crate::path::TreePath;
 use crate::rights::{Need, Rights};
 use crate::site::Site;
+use crate::third_party;
 use crate::tokens;
 use crate::tree;
 use std::sync::Arc;
@@ -54,6 +55,7 @@ pub(crate) async fn respond(site: &Arc<Site>, head: &Head, body: &mut Body<'_>) 
             Answer::refusal(403, "expected `Depth: 0` or `Depth: 1`")
         }
         "PROPFIND" => by_dav(site, head, &path, None, body).await,
+        "COPY" if pushes(site, head) => transfer(site, head, &path, body).await,
         "PUT" | "DELETE" | "COPY" | "MOVE" | "MKCOL" | "PROPPATCH" if !site.is_writable => {
             Answer::refusal(405, "files here are only read").with("Allow", READING)
         }
@@ -90,6 +92,15 @@ fn allowed(site: &Site, rights: &Rights, head: &Head, path: &TreePath) -> Result
     match head.method() {
         "PUT" | "MKCOL" => check(write(path), path),
         "DELETE" | "PROPPATCH" => check(Need::Modify, path),
+        "COPY" if source(head).is_some() => check(write(path), path),
+        "COPY"
+            if !is_here(
+                head.get("destination").unwrap_or_default(),
+                head.get("host"),
+            ) =>
+        {
+            check(Need::Read, path)
+        }
         "COPY" => {
             check(Need::Read, path)?;
             let to = destination()?;
@@ -154,11 +165,22 @@ async fn delete(site: &Arc<Site>, head: &Head, path: &TreePath, body: &mut Body<
 }
 
 async fn transfer(site: &Arc<Site>, head: &Head, path: &TreePath, body: &mut Body<'_>) -> Answer {
+    if let Some(source) = source(head) {
+        return match change::check(site, path, head) {
+            Ok(_) => third_party::pull(site, head, path, source),
+            Err(answer) => answer,
+        };
+    }
     let Some(destination) = head.get("destination") else {
         return Answer::refusal(400, "expected one header `Destination`");
     };
     if !is_here(destination, head.get("host")) {
-        return Answer::refusal(502, "the destination is another server");
+        return match head.method() {
+            "COPY" if site.third_party.is_some() => {
+                third_party::push(site, head, path, destination)
+            }
+            _ => Answer::refusal(502, "the destination is another server"),
+        };
     }
     let to = match TreePath::of_target(destination) {
         Ok(to) => to,
@@ -175,6 +197,20 @@ async fn transfer(site: &Arc<Site>, head: &Head, path: &TreePath, body: &mut Bod
     } else {
         by_dav(site, head, path, Some(&to), body).await
     }
+}
+
+/// Returns whether a COPY only reads here, which a server without uploads does as well.
+fn pushes(site: &Site, head: &Head) -> bool {
+    let destination = head.get("destination").unwrap_or_default();
+    site.third_party.is_some()
+        && source(head).is_none()
+        && destination.contains("://")
+        && !is_here(destination, head.get("host"))
+}
+
+/// Server and path that a COPY is to pull from.
+fn source(head: &Head) -> Option<&str> {
+    head.get("source").filter(|_| head.method() == "COPY")
 }
 
 /// Returns whether a destination is at this server, by the name that the client has for it.

@@ -4,8 +4,10 @@ use crate::config::FileServerConfig;
 use crate::dav::Dav;
 use crate::metrics::Counts;
 use crate::outside::{CaError, is_safe};
+use crate::peer::Peers;
 use crate::site::{Site, Stop};
 use crate::sums::SumStore;
+use crate::third_party::ThirdParty;
 use crate::tokens::Guard;
 use crate::tree::Tree;
 use crate::worker;
@@ -120,7 +122,14 @@ impl FileServer {
                 if let Some(url) = tokens.issuers.iter().find(|url| !is_safe(url)) {
                     return Err(FileServerError::Issuer(url.clone()));
                 }
-                Some(Arc::new(Guard::new(tokens)?))
+                Some(Arc::new(Guard::new(tokens, config.ca.as_deref())?))
+            }
+        };
+        let third_party = match config.has_third_party {
+            false => None,
+            true => {
+                let peers = Peers::new(config.ca.as_deref(), config.is_insecure)?;
+                Some(ThirdParty::new(peers))
             }
         };
         let threads = match config.threads {
@@ -136,6 +145,7 @@ impl FileServer {
             tree,
             name: config.name.clone(),
             limits: config.limits,
+            third_party,
             guard,
             tls,
             registry: registry.clone(),

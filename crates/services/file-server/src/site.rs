@@ -4,6 +4,7 @@ use crate::config::Limits;
 use crate::dav::Dav;
 use crate::metrics::Counts;
 use crate::sums::SumStore;
+use crate::third_party::ThirdParty;
 use crate::tokens::Guard;
 use crate::tree::Tree;
 use sheaf_metrics::Registry;
@@ -23,6 +24,7 @@ pub(crate) struct Site {
     pub(crate) is_synced: bool,
     pub(crate) name: Option<String>,
     pub(crate) limits: Limits,
+    pub(crate) third_party: Option<ThirdParty>,
     pub(crate) guard: Option<Arc<Guard>>,
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) registry: Arc<Registry>,

@@ -2,12 +2,13 @@
 
 use crate::answer::Content;
 use crate::range::ByteRange;
-use crate::watch::Watched;
+use crate::watch::{Phase, Watched};
 use rustix::fs::sendfile;
 use rustix::net::SendFlags;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
+use std::time::Instant;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -104,6 +105,9 @@ impl Stream {
                 self.write(end.as_bytes(), false).await
             }
             Content::Flow(flow) => {
+                if flow.is_paced {
+                    watched.enter(Phase::Working, Instant::now());
+                }
                 while let Some(bytes) = flow.next().await {
                     let bytes = bytes?;
                     // An empty chunk would be the last one.

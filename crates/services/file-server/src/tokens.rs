@@ -16,6 +16,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thiserror::Error;
@@ -115,7 +116,8 @@ struct Discovery {
 }
 
 impl Guard {
-    pub(crate) fn new(config: &TokenConfig) -> Result<Self, CaError> {
+    /// Makes a check by issuers that are asked with checks by `ca`.
+    pub(crate) fn new(config: &TokenConfig, ca: Option<&Path>) -> Result<Self, CaError> {
         let issuers = config.issuers.iter().map(|url| Issuer {
             url: url.trim_end_matches('/').to_owned(),
             keys: Mutex::default(),
@@ -125,7 +127,7 @@ impl Guard {
         Ok(Self {
             issuers: issuers.collect(),
             audiences,
-            agent: outside::agent(config.ca.as_deref())?,
+            agent: outside::agent(ca)?,
             known: Mutex::default(),
         })
     }

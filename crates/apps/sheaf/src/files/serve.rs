@@ -60,6 +60,9 @@ pub(crate) struct Args {
     /// Use this private key, a PEM file that only its owner may read.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Let clients have files copied from other servers and to them.
+    #[arg(long)]
+    third_party: bool,
     /// Let in only clients with a token of the WLCG profile from this issuer; may be repeated.
     #[arg(long, value_name = "URL")]
     issuer: Vec<String>,
@@ -94,11 +97,12 @@ impl Args {
             is_synced: !self.no_sync,
             threads: self.threads.into(),
             tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+            has_third_party: self.third_party,
+            ca: self.ca.clone(),
             is_insecure: self.insecure,
             tokens: (!self.issuer.is_empty()).then(|| TokenConfig {
                 issuers: self.issuer.clone(),
                 audiences: self.audience.clone(),
-                ca: self.ca.clone(),
             }),
             limits: Limits {
                 connections_max: self.connections,

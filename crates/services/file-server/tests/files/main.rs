@@ -6,4 +6,5 @@ mod hostile;
 mod litmus;
 mod put;
 mod sums;
+mod third_party;
 mod tokens;

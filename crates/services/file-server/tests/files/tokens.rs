@@ -88,7 +88,6 @@ impl Issuer {
             config.tokens = Some(TokenConfig {
                 issuers: vec![self.url.clone()],
                 audiences: vec!["https://store.example".to_owned()],
-                ca: None,
             });
         })
     }
@@ -239,7 +238,6 @@ fn an_issuer_off_this_machine_needs_https() {
     config.tokens = Some(TokenConfig {
         issuers: vec!["http://issuer.example".to_owned()],
         audiences: Vec::new(),
-        ca: None,
     });
     let refused = sheaf_file_server::FileServer::start(&config, &site.registry);
     let text = refused.expect_err("refused").to_string();
