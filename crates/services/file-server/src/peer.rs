@@ -143,7 +143,11 @@ impl Peers {
         let stream = tokio::time::timeout(CONNECT_WITHIN, connecting).await;
         let stream = stream.map_err(|_| "no connection in time")?;
         let stream = stream.map_err(|error| format!("cannot connect: {error}"))?;
-        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        // XRootD 5.5 knows `Content-Length` in this spelling alone, and takes an upload without one for empty.
+        let handshake = http1::Builder::new()
+            .title_case_headers(true)
+            .handshake(TokioIo::new(stream))
+            .await;
         let (mut sender, connection) = handshake.map_err(|error| error.to_string())?;
         let connection = tokio::task::spawn_local(async move {
             // What breaks shows in the answer, or in its body.

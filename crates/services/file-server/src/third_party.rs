@@ -209,6 +209,12 @@ fn told(reply: &Reply) -> Stated {
     stated
 }
 
+/// Reads the length that the other server states.
+fn length(reply: &Reply) -> Option<u64> {
+    let length = reply.response.headers().get(CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
+}
+
 fn verified(job: &Job, stated: &Stated, sums: &Sums) -> Result<(), String> {
     if let Some((name, found, stated)) = stated.first_difference(sums) {
         return Err(format!("{name} is {found:08x} here and {stated:08x} there"));
@@ -232,8 +238,7 @@ async fn fetch(job: &Job, upload: Upload) -> Result<(), String> {
         return Err(format!("{}: status {status}", reply.url));
     }
     let stated = told(&reply);
-    let length = reply.response.headers().get(CONTENT_LENGTH);
-    let length: Option<u64> = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let length = length(&reply);
     if length.is_some_and(|length| !upload.has_room(length)) {
         return Err(TreeError::Full.to_string());
     }
@@ -307,6 +312,9 @@ async fn deliver(job: &Job, file: File, size: u64) -> Result<(), String> {
         .peers
         .send(&Method::HEAD, &job.url, &headers, none)
         .await?;
+    if let Some(length) = length(&reply).filter(|length| *length != size) {
+        return Err(format!("{} has {length} bytes, expected {size}", job.url));
+    }
     verified(job, &told(&reply), &sums)
 }
 

@@ -8,3 +8,4 @@ mod put;
 mod sums;
 mod third_party;
 mod tokens;
+mod xrootd;
