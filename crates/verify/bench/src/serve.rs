@@ -1,0 +1,183 @@
+//! Load test of the serving stage: many clients, one address, several servers.
+//!
+//! [`measure_service`] loads a service that runs, by its URLs. [`measure`] builds a site of namespaces with servers and a
+//! director and measures, in turn in each round, clients that go to the servers directly, peers, and the planes of
+//! Sheaf. Clients, director and servers share the machine, so what a plane costs shows in its rate and in CPU seconds of
+//! the whole machine for a GB.
+
+mod plane;
+mod report;
+mod service;
+mod stage;
+
+use crate::Missing;
+use crate::cpus::Cpus;
+use crate::report::Head;
+use anyhow::Context as _;
+use plane::Plane;
+use report::{Case, Sample};
+pub use report::{Latency, LatencyMs, Report, Row, Server};
+pub use service::{ServiceOptions, measure_service};
+use sheaf_load::Load;
+use sheaf_testbed::net::needs;
+use stage::{Engine, Objects, Stage};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Bytes of the objects of new connections.
+const SMALL_BYTES: u64 = 1_000;
+
+/// Options of the benchmark in namespaces.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Planes by name; empty for all.
+    pub planes: Vec<String>,
+    /// Kinds of servers by name.
+    pub engines: Vec<String>,
+    /// Numbers of clients.
+    pub clients: Vec<u32>,
+    /// Clients that measure new connections, with objects of 1 kB; 0: no such rows.
+    pub connection_clients: u32,
+    /// Bytes of an object.
+    pub object_bytes: u64,
+    /// Servers.
+    pub servers: usize,
+    /// Client hosts.
+    pub client_hosts: usize,
+    /// Whether clients use IPv6.
+    pub is_ipv6: bool,
+    /// Rounds: each measures every plane once with every number of clients.
+    pub rounds: u32,
+    /// Length of a window.
+    pub window: Duration,
+    /// Time before it, in which clients begin too.
+    pub warm_up: Duration,
+    /// Seed of ranges and pauses.
+    pub seed: u64,
+    /// Program that runs clients, and Sheaf's planes and servers: this one.
+    pub program: PathBuf,
+}
+
+impl Options {
+    fn has_plane(&self, name: &str) -> bool {
+        self.planes.is_empty() || self.planes.iter().any(|plane| plane == name)
+    }
+}
+
+/// Names of all planes.
+#[must_use]
+pub fn plane_names() -> Vec<&'static str> {
+    Plane::ALL.iter().map(|plane| plane.name).collect()
+}
+
+/// Names of all kinds of servers.
+#[must_use]
+pub fn engine_names() -> Vec<&'static str> {
+    Engine::ALL.iter().map(|engine| engine.name()).collect()
+}
+
+/// Measures all planes; `progress` gets a line for each run.
+///
+/// # Errors
+///
+/// [`Missing`] if the machine lacks namespaces or a server, or why a run did not come to its end in order. Planes that
+/// are not there are skipped by name.
+pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::Result<Report> {
+    needs().map_err(|missing| Missing(missing.to_string()))?;
+    let engines = engines(options)?;
+    let mut skipped = Vec::new();
+    let mut planes = Vec::new();
+    for plane in &Plane::ALL {
+        if !options.has_plane(plane.name) {
+            continue;
+        }
+        match (plane.missing)(options) {
+            None => planes.push(plane),
+            Some(why) => skipped.push(format!("{}: {why}", plane.name)),
+        }
+    }
+    let objects = Objects::make(&[options.object_bytes, SMALL_BYTES])?;
+    let mut cases = cases(options, &engines, &planes);
+    for round in 1..=options.rounds {
+        for case in &mut cases {
+            let what = format!(
+                "round {round}: {} before {}, {} clients, {} bytes",
+                case.plane, case.engine, case.clients, case.object_bytes
+            );
+            let sample = run(options, case, &objects).with_context(|| what.clone())?;
+            progress(format!("{what}: {sample}"));
+            case.samples.push(sample);
+        }
+    }
+    Ok(Report {
+        head: Head::new(
+            &Cpus::allowed(false)?,
+            options.window.as_secs_f64(),
+            options.warm_up.as_secs_f64(),
+        ),
+        urls: Vec::new(),
+        servers: options.servers,
+        client_hosts: options.client_hosts,
+        is_ipv6: options.is_ipv6,
+        rows: report::rows(&cases),
+        skipped,
+    })
+}
+
+fn engines(options: &Options) -> anyhow::Result<Vec<Engine>> {
+    let named = options.engines.iter().map(|name| {
+        let found = Engine::ALL.iter().find(|engine| engine.name() == name);
+        let engine = *found.with_context(|| format!("found servers {name:?}"))?;
+        match engine.missing(options) {
+            None => Ok(engine),
+            Some(why) => Err(Missing(format!("servers {name}: {why}")).into()),
+        }
+    });
+    named.collect()
+}
+
+/// What is measured in each round, in this order: the planes of a case one after the other.
+fn cases(options: &Options, engines: &[Engine], planes: &[&'static Plane]) -> Vec<Case> {
+    let connections = Some(options.connection_clients).filter(|clients| *clients > 0);
+    let loads = options
+        .clients
+        .iter()
+        .map(|clients| (*clients, options.object_bytes))
+        .chain(connections.map(|clients| (clients, SMALL_BYTES)));
+    let mut cases = Vec::new();
+    for (clients, object_bytes) in loads {
+        for engine in engines {
+            for plane in planes {
+                cases.push(Case {
+                    plane: plane.name.to_owned(),
+                    engine: engine.name().to_owned(),
+                    clients,
+                    object_bytes,
+                    samples: Vec::new(),
+                });
+            }
+        }
+    }
+    cases
+}
+
+/// Runs one case on a site of its own, so that nothing of one plane is left for another.
+fn run(options: &Options, case: &Case, objects: &Objects) -> anyhow::Result<Sample> {
+    let by_name = |plane: &&Plane| plane.name == case.plane;
+    let plane = Plane::ALL.iter().find(by_name).context("it is a plane")?;
+    let engines = &mut Engine::ALL.iter();
+    let engine = engines.find(|engine| engine.name() == case.engine);
+    let mut stage = Stage::build(options, *engine.context("it is a server")?, objects)?;
+    let targets = plane.start(&mut stage, options, case.object_bytes)?;
+    let load = Load {
+        targets,
+        clients: case.clients,
+        object_bytes: Some(case.object_bytes),
+        ramp: options.warm_up / 2,
+        warm_up: options.warm_up - options.warm_up / 2,
+        window: options.window,
+        seed: options.seed,
+        ..Load::default()
+    };
+    stage.load(options, &load)
+}
