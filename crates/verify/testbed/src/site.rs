@@ -331,6 +331,24 @@ mod tests {
     }
 
     #[test]
+    fn a_director_speaks_to_servers_from_its_own_addresses() {
+        if !can_run("a_director_speaks_to_servers_from_its_own_addresses") {
+            return;
+        }
+        let site = Site::build(&Plan::default()).unwrap();
+        let director = site.director(0).clone();
+        let server = site.server(0);
+        for (to, from) in [
+            (IpAddr::from(server.v4), IpAddr::from(director.v4)),
+            (server.v6.into(), director.v6.into()),
+        ] {
+            let words = ["-n", &director.namespace, "route", "get", &to.to_string()];
+            let text = tool::run("ip", words).unwrap();
+            assert!(text.contains(&format!("src {from} ")), "{text}");
+        }
+    }
+
+    #[test]
     fn the_virtual_address_is_at_the_director_alone() {
         if !can_run("the_virtual_address_is_at_the_director_alone") {
             return;

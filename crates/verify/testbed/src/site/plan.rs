@@ -170,7 +170,11 @@ impl Layout {
         };
         if let Some(device) = device {
             let _ = writeln!(lines, "addr add {VIRTUAL_V4}/32 dev {device}");
-            let _ = writeln!(lines, "addr add {VIRTUAL_V6}/128 dev {device} nodad");
+            // Deprecated, so that it is no source address: of two, the kernel takes the one with the longer prefix.
+            let _ = writeln!(
+                lines,
+                "addr add {VIRTUAL_V6}/128 dev {device} nodad preferred_lft 0"
+            );
         }
         lines
     }
