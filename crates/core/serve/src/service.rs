@@ -382,6 +382,37 @@ impl Service {
         Ok(())
     }
 
+    /// Carries an order out that was given to a director before: also a drain of the last server.
+    ///
+    /// # Errors
+    ///
+    /// As for [`handle_order`](Self::handle_order).
+    pub fn restore(&mut self, now: Timestamp, order: Order) -> Result<(), OrderError> {
+        if let Order::Drain { server } = &order {
+            let id = self.id_of(server)?;
+            self.server_mut(id, |server| server.is_draining = true);
+            return Ok(());
+        }
+        self.handle_order(now, order)
+    }
+
+    /// Pins connections to the servers at which a director before kept them, by name.
+    pub fn adopt(&mut self, now: Timestamp, flows: &BTreeMap<Flow, String>) {
+        let until = now + Duration::from_secs(self.config.drain_s);
+        for (flow, name) in flows {
+            if let Ok(id) = self.id_of(name) {
+                self.pins.insert(flow.canonical(), (id, until));
+                self.has_changed = true;
+            }
+        }
+    }
+
+    /// Takes that the plane is out of date on the side of the machine.
+    pub fn handle_plane_change(&mut self, now: Timestamp) {
+        self.has_changed = true;
+        self.turn(now);
+    }
+
     fn server_mut(&mut self, id: ServerId, change: impl FnOnce(&mut Server)) {
         if let Some(server) = self.servers.get_mut(&id) {
             change(server);
@@ -635,7 +666,8 @@ impl Service {
 
     fn apply(&mut self, now: Timestamp) {
         let again = self.apply_again_at.is_some_and(|at| now >= at);
-        if !self.has_changed && !again {
+        // A table that a director before this one made is better than none.
+        if self.slots.is_empty() || (!self.has_changed && !again) {
             return;
         }
         self.has_changed = false;

@@ -2,13 +2,13 @@
 
 use super::{Order, OrderError, Service};
 use crate::flow::{Flow, slot_of};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sheaf_protocol::Timestamp;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Step of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
     /// Nothing is on the move.
@@ -22,7 +22,7 @@ pub enum Step {
 }
 
 /// State of a server.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ServerStatus {
     /// Name.
     pub name: String,
@@ -57,7 +57,7 @@ pub struct ServerStatus {
 }
 
 /// State of a service.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ServiceStatus {
     /// Name.
     pub name: String,
@@ -84,7 +84,7 @@ pub struct ServiceStatus {
 }
 
 /// Reason why a connection goes to its server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// Its slot is the server's.
@@ -96,7 +96,7 @@ pub enum Reason {
 }
 
 /// Where a connection goes, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Explained {
     /// The connection.
     pub client: Flow,
@@ -115,7 +115,7 @@ pub struct Explained {
 }
 
 /// What an order would change.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Trial {
     /// Slots in all.
     pub slots: usize,
