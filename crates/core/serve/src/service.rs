@@ -694,6 +694,7 @@ impl Service {
             .slots
             .iter()
             .chain(self.moving.values().map(|slot| &slot.to))
+            .chain(self.moving.values().flat_map(|slot| &slot.holders))
             .chain(pins.values())
             .copied()
             .collect();
@@ -714,6 +715,7 @@ impl Service {
             port: self.config.port,
             servers: named.iter().filter_map(place).collect(),
             slots: self.slots.clone(),
+            former: self.former(),
             moving: self
                 .moving
                 .iter()
@@ -721,6 +723,16 @@ impl Service {
                 .collect(),
             pins,
         }
+    }
+
+    /// Returns the servers that slots on the move were to move to and that may have connections of them.
+    fn former(&self) -> BTreeSet<ServerId> {
+        let of = |(slot, moving): (&u32, &Moving)| {
+            let own = self.slots[*slot as usize];
+            let holders = moving.holders.clone();
+            holders.into_iter().filter(move |id| *id != own)
+        };
+        self.moving.iter().flat_map(of).collect()
     }
 
     fn tell_drained(&mut self) {
