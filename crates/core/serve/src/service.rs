@@ -264,6 +264,7 @@ impl Service {
     pub fn handle_load(&mut self, now: Timestamp, id: ServerId, report: LoadReport) {
         if let Some(server) = self.servers.get_mut(&id) {
             server.answered_at = Some(now);
+            server.flows = usize::try_from(report.transfers).ok();
             server
                 .weights
                 .handle_report(now, report, &self.config.weights);
@@ -434,9 +435,12 @@ impl Service {
         })
     }
 
-    /// Whether slots or pins name the server.
+    /// Whether slots or pins name the server, or its agent has found connections.
     fn is_in_use(&self, id: ServerId) -> bool {
-        self.slots.contains(&id)
+        let flows = self.servers.get(&id).and_then(|server| server.flows);
+        let is_up = self.is_up(id);
+        flows.is_some_and(|flows| is_up && flows > 0)
+            || self.slots.contains(&id)
             || self
                 .moving
                 .values()
