@@ -6,6 +6,7 @@
 //! the whole machine for a GB.
 
 mod plane;
+mod published;
 mod report;
 mod service;
 mod stage;
@@ -15,6 +16,7 @@ use crate::cpus::Cpus;
 use crate::report::Head;
 use anyhow::Context as _;
 use plane::Plane;
+pub use published::Published;
 use report::{Case, Sample};
 pub use report::{Latency, LatencyMs, Report, Row, Server};
 pub use service::{ServiceOptions, measure_service};
@@ -46,6 +48,18 @@ pub struct Options {
     pub client_hosts: usize,
     /// Whether clients use IPv6.
     pub is_ipv6: bool,
+    /// Rate of the cable of each server in Mbit/s; `None`: as fast as the machine.
+    pub server_mbit: Option<f64>,
+    /// Rates of the cables of client hosts in Mbit/s, each measured; `None`: as fast as the machine.
+    pub client_mbit: Vec<Option<f64>>,
+    /// Whether the rates stand for those of the paper, scaled 1:50.
+    pub is_paper: bool,
+    /// Mean pause of a client after a transfer.
+    pub think: Duration,
+    /// Most bytes a second of a client.
+    pub rate_bytes_per_s: Option<u64>,
+    /// Whether connections serve several transfers.
+    pub keeps_alive: bool,
     /// Rounds: each measures every plane once with every number of clients.
     pub rounds: u32,
     /// Length of a window.
@@ -100,8 +114,10 @@ pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::
     let mut cases = cases(options, &engines, &planes);
     for round in 1..=options.rounds {
         for case in &mut cases {
+            let rate = case.client_mbit;
+            let rate = rate.map_or(String::new(), |rate| format!(", hosts of {rate} Mbit/s"));
             let what = format!(
-                "round {round}: {} before {}, {} clients, {} bytes",
+                "round {round}: {} before {}, {} clients, {} bytes{rate}",
                 case.plane, case.engine, case.clients, case.object_bytes
             );
             let sample = run(options, case, &objects).with_context(|| what.clone())?;
@@ -119,7 +135,9 @@ pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::
         servers: options.servers,
         client_hosts: options.client_hosts,
         is_ipv6: options.is_ipv6,
-        rows: report::rows(&cases),
+        server_mbit: options.server_mbit,
+        is_paper: options.is_paper,
+        rows: report::rows(&cases, options.is_paper),
         skipped,
     })
 }
@@ -146,15 +164,18 @@ fn cases(options: &Options, engines: &[Engine], planes: &[&'static Plane]) -> Ve
         .chain(connections.map(|clients| (clients, SMALL_BYTES)));
     let mut cases = Vec::new();
     for (clients, object_bytes) in loads {
-        for engine in engines {
-            for plane in planes {
-                cases.push(Case {
-                    plane: plane.name.to_owned(),
-                    engine: engine.name().to_owned(),
-                    clients,
-                    object_bytes,
-                    samples: Vec::new(),
-                });
+        for client_mbit in &options.client_mbit {
+            for engine in engines {
+                for plane in planes {
+                    cases.push(Case {
+                        plane: plane.name.to_owned(),
+                        engine: engine.name().to_owned(),
+                        clients,
+                        object_bytes,
+                        client_mbit: *client_mbit,
+                        samples: Vec::new(),
+                    });
+                }
             }
         }
     }
@@ -167,7 +188,8 @@ fn run(options: &Options, case: &Case, objects: &Objects) -> anyhow::Result<Samp
     let plane = Plane::ALL.iter().find(by_name).context("it is a plane")?;
     let engines = &mut Engine::ALL.iter();
     let engine = engines.find(|engine| engine.name() == case.engine);
-    let mut stage = Stage::build(options, *engine.context("it is a server")?, objects)?;
+    let engine = *engine.context("it is a server")?;
+    let mut stage = Stage::build(options, engine, case.client_mbit, objects)?;
     let targets = plane.start(&mut stage, options, case.object_bytes)?;
     let load = Load {
         targets,
@@ -176,6 +198,9 @@ fn run(options: &Options, case: &Case, objects: &Objects) -> anyhow::Result<Samp
         ramp: options.warm_up / 2,
         warm_up: options.warm_up - options.warm_up / 2,
         window: options.window,
+        think: options.think,
+        rate_bytes_per_s: options.rate_bytes_per_s,
+        keeps_alive: options.keeps_alive,
         seed: options.seed,
         ..Load::default()
     };
