@@ -23,6 +23,7 @@ pub use service::{ServiceOptions, measure_service};
 use sheaf_load::Load;
 use sheaf_testbed::net::needs;
 use stage::{Engine, Objects, Stage};
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -111,20 +112,16 @@ pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::
         }
     }
     let objects = Objects::make(&[options.object_bytes, SMALL_BYTES])?;
-    let mut cases = cases(options, &engines, &planes);
+    let mut turns = turns(options, &engines, &planes);
     for round in 1..=options.rounds {
-        for case in &mut cases {
-            let rate = case.client_mbit;
-            let rate = rate.map_or(String::new(), |rate| format!(", hosts of {rate} Mbit/s"));
-            let what = format!(
-                "round {round}: {} before {}, {} clients, {} bytes{rate}",
-                case.plane, case.engine, case.clients, case.object_bytes
-            );
-            let sample = run(options, case, &objects).with_context(|| what.clone())?;
-            progress(format!("{what}: {sample}"));
-            case.samples.push(sample);
+        for turn in &mut turns {
+            let sample = turn.run(options, &objects);
+            let sample = sample.with_context(|| format!("round {round}: {turn}"))?;
+            progress(format!("round {round}: {turn}: {sample}"));
+            turn.case.samples.push(sample);
         }
     }
+    let cases: Vec<Case> = turns.into_iter().map(|turn| turn.case).collect();
     Ok(Report {
         head: Head::new(
             &Cpus::allowed(false)?,
@@ -154,55 +151,77 @@ fn engines(options: &Options) -> anyhow::Result<Vec<Engine>> {
     named.collect()
 }
 
-/// What is measured in each round, in this order: the planes of a case one after the other.
-fn cases(options: &Options, engines: &[Engine], planes: &[&'static Plane]) -> Vec<Case> {
+/// What is measured once in each round.
+struct Turn {
+    plane: &'static Plane,
+    engine: Engine,
+    case: Case,
+}
+
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (plane, engine, case) = (self.plane.name, self.engine.name(), &self.case);
+        let (clients, bytes) = (case.clients, case.object_bytes);
+        write!(
+            f,
+            "{plane} before {engine}, {clients} clients, {bytes} bytes"
+        )?;
+        match case.client_mbit {
+            Some(rate) => write!(f, ", hosts of {rate} Mbit/s"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns what is measured in each round, in this order: the planes of a case one after the other.
+fn turns(options: &Options, engines: &[Engine], planes: &[&'static Plane]) -> Vec<Turn> {
     let connections = Some(options.connection_clients).filter(|clients| *clients > 0);
     let loads = options
         .clients
         .iter()
         .map(|clients| (*clients, options.object_bytes))
         .chain(connections.map(|clients| (clients, SMALL_BYTES)));
-    let mut cases = Vec::new();
+    let mut turns = Vec::new();
     for (clients, object_bytes) in loads {
-        for client_mbit in &options.client_mbit {
-            for engine in engines {
-                for plane in planes {
-                    cases.push(Case {
+        for &client_mbit in &options.client_mbit {
+            for &engine in engines {
+                turns.extend(planes.iter().map(|&plane| Turn {
+                    plane,
+                    engine,
+                    case: Case {
                         plane: plane.name.to_owned(),
-                        engine: engine.name().to_owned(),
+                        engine: Some(engine.name().to_owned()),
                         clients,
                         object_bytes,
-                        client_mbit: *client_mbit,
+                        client_mbit,
                         samples: Vec::new(),
-                    });
-                }
+                    },
+                }));
             }
         }
     }
-    cases
+    turns
 }
 
-/// Runs one case on a site of its own, so that nothing of one plane is left for another.
-fn run(options: &Options, case: &Case, objects: &Objects) -> anyhow::Result<Sample> {
-    let by_name = |plane: &&Plane| plane.name == case.plane;
-    let plane = Plane::ALL.iter().find(by_name).context("it is a plane")?;
-    let engines = &mut Engine::ALL.iter();
-    let engine = engines.find(|engine| engine.name() == case.engine);
-    let engine = *engine.context("it is a server")?;
-    let mut stage = Stage::build(options, engine, case.client_mbit, objects)?;
-    let targets = plane.start(&mut stage, options, case.object_bytes)?;
-    let load = Load {
-        targets,
-        clients: case.clients,
-        object_bytes: Some(case.object_bytes),
-        ramp: options.warm_up / 2,
-        warm_up: options.warm_up - options.warm_up / 2,
-        window: options.window,
-        think: options.think,
-        rate_bytes_per_s: options.rate_bytes_per_s,
-        keeps_alive: options.keeps_alive,
-        seed: options.seed,
-        ..Load::default()
-    };
-    stage.load(options, &load)
+impl Turn {
+    /// Runs it on a site of its own, so that nothing of one plane is left for another.
+    fn run(&self, options: &Options, objects: &Objects) -> anyhow::Result<Sample> {
+        let case = &self.case;
+        let mut stage = Stage::build(options, self.engine, case.client_mbit, objects)?;
+        let targets = self.plane.start(&mut stage, options, case.object_bytes)?;
+        let load = Load {
+            targets,
+            clients: case.clients,
+            object_bytes: Some(case.object_bytes),
+            ramp: options.warm_up / 2,
+            warm_up: options.warm_up - options.warm_up / 2,
+            window: options.window,
+            think: options.think,
+            rate_bytes_per_s: options.rate_bytes_per_s,
+            keeps_alive: options.keeps_alive,
+            seed: options.seed,
+            ..Load::default()
+        };
+        stage.load(options, &load)
+    }
 }

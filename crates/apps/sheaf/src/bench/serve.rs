@@ -141,8 +141,25 @@ struct SiteArgs {
         conflicts_with = "urls", value_parser = clap::value_parser!(u64).range(1..))]
     object_bytes: u64,
     /// Measure new connections with so many clients and 1 kB; 0: not.
-    #[arg(long, value_name = "N", default_value_t = 60, conflicts_with = "urls")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "60",
+        default_value_if("paper", "true", "0"),
+        conflicts_with = "urls"
+    )]
     connection_clients: u32,
+    /// Give each server a cable of so many Mbit/s; 0: none.
+    #[arg(long, value_name = "MBIT/S", default_value = "0", default_value_if("paper", "true", "200"),
+        conflicts_with = "urls", value_parser = parse_rate)]
+    server_mbit: f64,
+    /// Give client hosts cables of so many Mbit/s, each measured; 0: none.
+    #[arg(long, value_name = "MBIT/S,…", value_delimiter = ',', default_value = "0",
+        default_value_if("paper", "true", "20,0"), conflicts_with = "urls", value_parser = parse_rate)]
+    client_mbit: Vec<f64>,
+    /// Ask again what the paper asked, rates 1:50, beside its figures.
+    #[arg(long, conflicts_with = "urls")]
+    paper: bool,
     /// Let clients use IPv6.
     #[arg(long, conflicts_with = "urls")]
     ipv6: bool,

@@ -15,7 +15,7 @@ pub(super) const DIRECT: &str = "direct";
 #[derive(Debug)]
 pub(super) struct Case {
     pub(super) plane: String,
-    pub(super) engine: String,
+    pub(super) engine: Option<String>,
     pub(super) clients: u32,
     pub(super) object_bytes: u64,
     /// Rate of the cable of a client host.
@@ -127,8 +127,8 @@ pub struct Server {
 pub struct Row {
     /// Plane: how clients come to servers.
     pub plane: String,
-    /// Kind of the servers.
-    pub engine: String,
+    /// Kind of the servers, if they are ours.
+    pub engine: Option<String>,
     /// Clients at once.
     pub clients: u32,
     /// Most connections at once, in all rounds.
@@ -238,7 +238,7 @@ impl fmt::Display for Report {
                 f,
                 "{:<10} {:<7} {:>7} {:>9} {:>7.2} {:>13} {:>8} {:>8.0} {:>8} {:>8.2} {:>6.3} {:>6} {:>6}",
                 row.plane,
-                row.engine,
+                row.engine.as_deref().unwrap_or("–"),
                 row.clients,
                 row.object_bytes
                     .map_or("–".to_owned(), |bytes| bytes.to_string()),
@@ -443,7 +443,7 @@ mod tests {
     fn case(plane: &str, samples: Vec<Sample>) -> Case {
         Case {
             plane: plane.to_owned(),
-            engine: "nginx".to_owned(),
+            engine: Some("nginx".to_owned()),
             clients: 60,
             object_bytes: 10_000_000,
             client_mbit: None,

@@ -54,7 +54,7 @@ pub fn measure_service(
     }
     let case = |clients: &u32| Case {
         plane: "service".to_owned(),
-        engine: "–".to_owned(),
+        engine: None,
         clients: *clients,
         object_bytes: object_bytes.unwrap_or(0),
         client_mbit: None,
