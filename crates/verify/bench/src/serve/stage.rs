@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Period of requests until one is answered.
 const STEP: Duration = Duration::from_millis(20);
-/// Cables slower than this send frame by frame.
-const FRAMES_BELOW_MBIT: f64 = 1_000.0;
+/// Burst of a cable after a pause: a segment, and no more of the rate than it has to be.
+const CABLE_BURST_BYTES: u32 = 64 << 10;
 /// Port of all servers.
 pub(super) const PORT: u16 = 80;
 
@@ -271,15 +271,12 @@ impl Stage {
     }
 }
 
-/// A cable of `rate_mbit`; faster ones charge whole segments, which costs less of the processors.
+/// A cable of `rate_mbit`. Whole segments are charged: frame by frame the processors would be the bound.
 fn link(rate_mbit: f64) -> Link {
     Link {
         rate_mbit,
-        framing: if rate_mbit < FRAMES_BELOW_MBIT {
-            Framing::Frame
-        } else {
-            Framing::Bulk
-        },
+        framing: Framing::Bulk,
+        burst_bytes: CABLE_BURST_BYTES,
         ..Link::default()
     }
 }
