@@ -105,8 +105,9 @@ fn planes_are_measured_beside_clients_that_go_to_servers_directly() {
     let missing = sheaf_testbed::net::needs().err().map(|why| why.to_string());
     let tools = [("nginx", "nginx-light"), ("haproxy", "haproxy")].into_iter();
     let lacking = tools.filter(|(tool, _)| sheaf_testbed::tool::find(tool).is_none());
-    let lacking = lacking.map(|(tool, package)| format!("needs {tool} (Debian package {package})"));
-    if let Some(why) = missing.or_else(|| lacking.last()) {
+    let mut lacking =
+        lacking.map(|(tool, package)| format!("needs {tool} (Debian package {package})"));
+    if let Some(why) = missing.or_else(|| lacking.next()) {
         assert!(
             std::env::var_os("CI").is_none(),
             "{test} must run in CI: {why}"
