@@ -6,6 +6,7 @@
 //! the whole machine for a GB.
 
 mod plane;
+mod published;
 mod report;
 mod service;
 mod stage;
@@ -15,12 +16,14 @@ use crate::cpus::Cpus;
 use crate::report::Head;
 use anyhow::Context as _;
 use plane::Plane;
+pub use published::Published;
 use report::{Case, Sample};
 pub use report::{Latency, LatencyMs, Report, Row, Server};
 pub use service::{ServiceOptions, measure_service};
 use sheaf_load::Load;
 use sheaf_testbed::net::needs;
 use stage::{Engine, Objects, Stage};
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -46,6 +49,18 @@ pub struct Options {
     pub client_hosts: usize,
     /// Whether clients use IPv6.
     pub is_ipv6: bool,
+    /// Rate of the cable of each server in Mbit/s; `None`: as fast as the machine.
+    pub server_mbit: Option<f64>,
+    /// Rates of the cables of client hosts in Mbit/s, each measured; `None`: as fast as the machine.
+    pub client_mbit: Vec<Option<f64>>,
+    /// Whether the rates stand for those of the paper, scaled 1:50.
+    pub is_paper: bool,
+    /// Mean pause of a client after a transfer.
+    pub think: Duration,
+    /// Most bytes a second of a client.
+    pub rate_bytes_per_s: Option<u64>,
+    /// Whether connections serve several transfers.
+    pub keeps_alive: bool,
     /// Rounds: each measures every plane once with every number of clients.
     pub rounds: u32,
     /// Length of a window.
@@ -97,18 +112,16 @@ pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::
         }
     }
     let objects = Objects::make(&[options.object_bytes, SMALL_BYTES])?;
-    let mut cases = cases(options, &engines, &planes);
+    let mut turns = turns(options, &engines, &planes);
     for round in 1..=options.rounds {
-        for case in &mut cases {
-            let what = format!(
-                "round {round}: {} before {}, {} clients, {} bytes",
-                case.plane, case.engine, case.clients, case.object_bytes
-            );
-            let sample = run(options, case, &objects).with_context(|| what.clone())?;
-            progress(format!("{what}: {sample}"));
-            case.samples.push(sample);
+        for turn in &mut turns {
+            let sample = turn.run(options, &objects);
+            let sample = sample.with_context(|| format!("round {round}: {turn}"))?;
+            progress(format!("round {round}: {turn}: {sample}"));
+            turn.case.samples.push(sample);
         }
     }
+    let cases: Vec<Case> = turns.into_iter().map(|turn| turn.case).collect();
     Ok(Report {
         head: Head::new(
             &Cpus::allowed(false)?,
@@ -119,7 +132,9 @@ pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::
         servers: options.servers,
         client_hosts: options.client_hosts,
         is_ipv6: options.is_ipv6,
-        rows: report::rows(&cases),
+        server_mbit: options.server_mbit,
+        is_paper: options.is_paper,
+        rows: report::rows(&cases, options.is_paper),
         skipped,
     })
 }
@@ -136,48 +151,77 @@ fn engines(options: &Options) -> anyhow::Result<Vec<Engine>> {
     named.collect()
 }
 
-/// What is measured in each round, in this order: the planes of a case one after the other.
-fn cases(options: &Options, engines: &[Engine], planes: &[&'static Plane]) -> Vec<Case> {
+/// What is measured once in each round.
+struct Turn {
+    plane: &'static Plane,
+    engine: Engine,
+    case: Case,
+}
+
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (plane, engine, case) = (self.plane.name, self.engine.name(), &self.case);
+        let (clients, bytes) = (case.clients, case.object_bytes);
+        write!(
+            f,
+            "{plane} before {engine}, {clients} clients, {bytes} bytes"
+        )?;
+        match case.client_mbit {
+            Some(rate) => write!(f, ", hosts of {rate} Mbit/s"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns what is measured in each round, in this order: the planes of a case one after the other.
+fn turns(options: &Options, engines: &[Engine], planes: &[&'static Plane]) -> Vec<Turn> {
     let connections = Some(options.connection_clients).filter(|clients| *clients > 0);
     let loads = options
         .clients
         .iter()
         .map(|clients| (*clients, options.object_bytes))
         .chain(connections.map(|clients| (clients, SMALL_BYTES)));
-    let mut cases = Vec::new();
+    let mut turns = Vec::new();
     for (clients, object_bytes) in loads {
-        for engine in engines {
-            for plane in planes {
-                cases.push(Case {
-                    plane: plane.name.to_owned(),
-                    engine: engine.name().to_owned(),
-                    clients,
-                    object_bytes,
-                    samples: Vec::new(),
-                });
+        for &client_mbit in &options.client_mbit {
+            for &engine in engines {
+                turns.extend(planes.iter().map(|&plane| Turn {
+                    plane,
+                    engine,
+                    case: Case {
+                        plane: plane.name.to_owned(),
+                        engine: Some(engine.name().to_owned()),
+                        clients,
+                        object_bytes,
+                        client_mbit,
+                        samples: Vec::new(),
+                    },
+                }));
             }
         }
     }
-    cases
+    turns
 }
 
-/// Runs one case on a site of its own, so that nothing of one plane is left for another.
-fn run(options: &Options, case: &Case, objects: &Objects) -> anyhow::Result<Sample> {
-    let by_name = |plane: &&Plane| plane.name == case.plane;
-    let plane = Plane::ALL.iter().find(by_name).context("it is a plane")?;
-    let engines = &mut Engine::ALL.iter();
-    let engine = engines.find(|engine| engine.name() == case.engine);
-    let mut stage = Stage::build(options, *engine.context("it is a server")?, objects)?;
-    let targets = plane.start(&mut stage, options, case.object_bytes)?;
-    let load = Load {
-        targets,
-        clients: case.clients,
-        object_bytes: Some(case.object_bytes),
-        ramp: options.warm_up / 2,
-        warm_up: options.warm_up - options.warm_up / 2,
-        window: options.window,
-        seed: options.seed,
-        ..Load::default()
-    };
-    stage.load(options, &load)
+impl Turn {
+    /// Runs it on a site of its own, so that nothing of one plane is left for another.
+    fn run(&self, options: &Options, objects: &Objects) -> anyhow::Result<Sample> {
+        let case = &self.case;
+        let mut stage = Stage::build(options, self.engine, case.client_mbit, objects)?;
+        let targets = self.plane.start(&mut stage, options, case.object_bytes)?;
+        let load = Load {
+            targets,
+            clients: case.clients,
+            object_bytes: Some(case.object_bytes),
+            ramp: options.warm_up / 2,
+            warm_up: options.warm_up - options.warm_up / 2,
+            window: options.window,
+            think: options.think,
+            rate_bytes_per_s: options.rate_bytes_per_s,
+            keeps_alive: options.keeps_alive,
+            seed: options.seed,
+            ..Load::default()
+        };
+        stage.load(options, &load)
+    }
 }

@@ -2,23 +2,29 @@
 
 mod client;
 mod socket;
+mod stream;
 
 use crate::bucket::Bucket;
 use crate::exchange::{Exchange, Rules};
 use crate::fate::{Failure, Fate};
 use crate::outcome::{Account, Outcome};
 use crate::plan::{Load, Method};
+use crate::tls::{self, TlsError};
 use client::{Client, State};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
+use rustls::client::ClientConfig;
+pub(crate) use socket::request;
 use socket::{Interest, failure_of};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use stream::Stream;
 use thiserror::Error;
 
 /// Most events taken at once.
@@ -42,6 +48,9 @@ pub enum RunError {
         /// Bytes of an object.
         object: Option<u64>,
     },
+    /// Targets are encrypted, and clients cannot be.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The operating system gives no epoll, or ends it.
     #[error("cannot await events: {0}")]
     Epoll(#[from] Errno),
@@ -89,7 +98,9 @@ struct Engine<'a> {
     /// Names of targets, for answers that name no server.
     target_names: Vec<usize>,
     random: Xoshiro256PlusPlus,
-    /// Never read and never written: the kernel discards what would come here.
+    /// For encrypted targets, if there are some.
+    tls: Option<Arc<ClientConfig>>,
+    /// Never read, and written by TLS alone: else the kernel discards what would come here.
     sink: Vec<u8>,
     piece: Vec<u8>,
     zeros: Vec<u8>,
@@ -108,8 +119,11 @@ impl<'a> Engine<'a> {
         let clients: Vec<Client> = (0..load.clients)
             .map(|client| Client::new(begin_of(client)))
             .collect();
+        let is_encrypted = load.targets.iter().any(|target| target.is_tls);
+        let tls = is_encrypted.then(|| tls::config(&load.tls)).transpose()?;
         let mut engine = Self {
             load,
+            tls,
             rules: Rules::of(load),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             timers: BinaryHeap::with_capacity(clients.len()),
@@ -203,6 +217,11 @@ impl<'a> Engine<'a> {
                     client.wake = now + self.load.idle_timeout;
                     self.queue(index);
                     self.look(index, now);
+                    // What TLS has read already makes no event.
+                    let stream = self.clients[index].stream.as_ref();
+                    if stream.is_some_and(Stream::has_buffer) {
+                        self.receive(index, now, false);
+                    }
                 }
                 State::Connecting => self.fail(index, Failure::NoConnection, now),
                 State::Running => self.fail(index, Failure::Stalled, now),
@@ -248,7 +267,7 @@ impl<'a> Engine<'a> {
         self.account.add_start();
         let client = &mut self.clients[index];
         client.began = now;
-        client.is_reused = client.socket.is_some();
+        client.is_reused = client.stream.is_some();
         if !client.is_reused {
             client.target = self.turn % self.load.targets.len();
             self.turn += 1;
@@ -284,18 +303,18 @@ impl<'a> Engine<'a> {
     }
 
     fn connect(&mut self, index: usize, now: Instant) {
-        let address = self.load.targets[self.clients[index].target].address;
-        match socket::connect(address, self.load) {
-            Ok(socket) => {
+        let target = &self.load.targets[self.clients[index].target];
+        match Stream::connect(target, self.load, self.tls.as_ref()) {
+            Ok(stream) => {
                 let added = epoll::add(
                     &self.epoll,
-                    &socket,
+                    &stream,
                     epoll::EventData::new_u64(index as u64),
                     Interest::Out.flags(),
                 );
                 let client = &mut self.clients[index];
                 client.state = State::Connecting;
-                client.socket = Some(socket);
+                client.stream = Some(stream);
                 client.interest = Interest::Out;
                 client.wake = now + self.load.connect_timeout;
                 self.held += 1;
@@ -310,10 +329,10 @@ impl<'a> Engine<'a> {
 
     fn connected(&mut self, index: usize, now: Instant) {
         let client = &self.clients[index];
-        let Some(socket) = &client.socket else {
+        let Some(stream) = &client.stream else {
             return;
         };
-        if let Err(error) = socket::check(socket) {
+        if let Err(error) = stream.check() {
             self.fail(index, failure_of(error), now);
             return;
         }
@@ -334,21 +353,20 @@ impl<'a> Engine<'a> {
     /// Asks for the events that the client `index` waits for.
     fn look(&mut self, index: usize, now: Instant) {
         let client = &mut self.clients[index];
-        let interest = match client.state {
-            State::Paused => Interest::None,
-            _ if client.exchange.unsent() > 0 => Interest::Both,
-            _ => Interest::In,
-        };
-        let Some(socket) = client
-            .socket
-            .as_ref()
-            .filter(|_| client.interest != interest)
-        else {
+        let Some(stream) = &client.stream else {
             return;
         };
+        let interest = match client.state {
+            State::Paused => Interest::None,
+            _ if client.exchange.unsent() > 0 || stream.wants_write() => Interest::Both,
+            _ => Interest::In,
+        };
+        if client.interest == interest {
+            return;
+        }
         client.interest = interest;
         let data = epoll::EventData::new_u64(index as u64);
-        if epoll::modify(&self.epoll, socket, data, interest.flags()).is_err() {
+        if epoll::modify(&self.epoll, stream, data, interest.flags()).is_err() {
             self.fail(index, Failure::NoRoom, now);
         }
     }
@@ -356,9 +374,16 @@ impl<'a> Engine<'a> {
     fn send(&mut self, index: usize, now: Instant) {
         let client = &mut self.clients[index];
         let unsent = client.exchange.unsent();
-        let Some(socket) = client.socket.as_ref().filter(|_| unsent > 0) else {
+        let Some(stream) = &mut client.stream else {
             return;
         };
+        if unsent == 0 {
+            match stream.flush() {
+                Ok(()) => self.look(index, now),
+                Err(error) => self.fail(index, failure_of(error), now),
+            }
+            return;
+        }
         let body = match self.load.method {
             Method::Put => self.load.object_bytes.unwrap_or(0),
             Method::Get | Method::Head => 0,
@@ -366,7 +391,7 @@ impl<'a> Engine<'a> {
         // The request stands before the body.
         let head_left = usize::try_from(unsent.saturating_sub(body)).unwrap_or(0);
         let sent = if head_left > 0 {
-            socket::send(socket, &client.request[client.request.len() - head_left..])
+            stream.send(&client.request[client.request.len() - head_left..])
         } else {
             let allowed = match &mut client.bucket {
                 Some(bucket) => bucket.allowed(now),
@@ -377,7 +402,7 @@ impl<'a> Engine<'a> {
                 return;
             }
             let bytes = unsent.min(allowed).min(self.zeros.len() as u64);
-            socket::send(socket, &self.zeros[..usize::try_from(bytes).unwrap_or(0)])
+            stream.send(&self.zeros[..usize::try_from(bytes).unwrap_or(0)])
         };
         match sent {
             Ok(bytes) => {
@@ -401,9 +426,15 @@ impl<'a> Engine<'a> {
     /// Takes what has come for the client `index`. `is_last`: no further event will tell of it, so the rate does not
     /// count.
     fn receive(&mut self, index: usize, now: Instant, is_last: bool) {
+        // One piece an event, so that all get their turn; more where no event tells of the rest.
+        while self.receive_piece(index, now, is_last) {}
+    }
+
+    /// Takes one piece. Returns whether another one has to be looked for.
+    fn receive_piece(&mut self, index: usize, now: Instant, is_last: bool) -> bool {
         let client = &mut self.clients[index];
-        let Some(socket) = &client.socket else {
-            return;
+        let Some(stream) = &mut client.stream else {
+            return false;
         };
         let allowed = match &mut client.bucket {
             Some(bucket) if !is_last && self.load.method != Method::Put => bucket.allowed(now),
@@ -411,28 +442,32 @@ impl<'a> Engine<'a> {
         };
         if allowed == 0 {
             self.pause(index, now);
-            return;
+            return false;
         }
         let before = client.exchange.moved();
         let discardable = client.exchange.discardable().min(allowed);
         let received = if discardable > 0 {
             let most = usize::try_from(discardable).unwrap_or(usize::MAX);
-            socket::discard(socket, &mut self.sink, most)
+            stream.discard(&mut self.sink, most)
         } else {
             let room = client.exchange.head_room().min(self.piece.len());
-            socket::receive(socket, &mut self.piece[..room])
+            stream.receive(&mut self.piece[..room])
         };
+        let has_more = is_last || stream.has_buffer();
         let bytes = match received {
             Ok(bytes) => bytes,
             Err(Errno::AGAIN | Errno::INTR) => {
                 if is_last {
                     self.fail(index, Failure::Reset, now);
+                } else {
+                    // TLS may have something to say.
+                    self.look(index, now);
                 }
-                return;
+                return false;
             }
             Err(error) => {
                 self.fail(index, failure_of(error), now);
-                return;
+                return false;
             }
         };
         let took = if bytes == 0 {
@@ -466,9 +501,9 @@ impl<'a> Engine<'a> {
             // A success for half an upload is none.
             Ok(()) if is_done && is_unsent => self.fail(index, Failure::BadAnswer, now),
             Ok(()) if is_done => self.end(index, Fate::Finished, now),
-            Ok(()) if is_last => self.receive(index, now, true),
-            Ok(()) => {}
+            Ok(()) => return has_more,
         }
+        false
     }
 
     /// Lets the client `index` wait until its rate allows more.
@@ -521,7 +556,7 @@ impl<'a> Engine<'a> {
 
     fn close(&mut self, index: usize) {
         // Dropped, it leaves the epoll by itself.
-        if self.clients[index].socket.take().is_some() {
+        if self.clients[index].stream.take().is_some() {
             self.held -= 1;
         }
     }

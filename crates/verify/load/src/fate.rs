@@ -26,6 +26,8 @@ pub enum Failure {
     NoConnection,
     /// The client's machine has no free port, descriptor or memory for a connection.
     NoRoom,
+    /// The handshake of TLS failed, or a record was damaged.
+    Tls,
     /// The connection was closed before an answer.
     NoAnswer,
     /// The connection was reset.
@@ -42,11 +44,12 @@ pub enum Failure {
 
 impl Failure {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Refused,
         Self::Unreachable,
         Self::NoConnection,
         Self::NoRoom,
+        Self::Tls,
         Self::NoAnswer,
         Self::Reset,
         Self::Short,
@@ -63,6 +66,7 @@ impl Failure {
             Self::Unreachable => "unreachable",
             Self::NoConnection => "no-connection",
             Self::NoRoom => "no-room",
+            Self::Tls => "tls",
             Self::NoAnswer => "no-answer",
             Self::Reset => "reset",
             Self::Short => "short",

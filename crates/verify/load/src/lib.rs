@@ -16,9 +16,13 @@ mod fate;
 mod head;
 mod outcome;
 mod plan;
+mod probe;
+mod tls;
 
 pub use crew::{Crew, CrewError, run_words};
 pub use engine::{Mark, RunError, run};
 pub use fate::{Failure, Fate};
 pub use outcome::{Latencies, Outcome, Served, Spread};
-pub use plan::{Load, Method, Target, TargetError};
+pub use plan::{Load, Method, Target, TargetError, Tls};
+pub use probe::{Probe, ProbeError, probe};
+pub use tls::TlsError;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
 use std::time::Duration;
 use thiserror::Error;
 use url::Url;
@@ -18,7 +19,7 @@ pub enum TargetError {
         source: url::ParseError,
     },
     /// Another protocol.
-    #[error("found URL {text:?} with the scheme {scheme:?}, expected http")]
+    #[error("found URL {text:?} with the scheme {scheme:?}, expected http or https")]
     Scheme {
         /// What was given.
         text: String,
@@ -44,6 +45,9 @@ pub struct Target {
     pub host: String,
     /// Path and query.
     pub path: String,
+    /// Whether connections are encrypted.
+    #[serde(default)]
+    pub is_tls: bool,
 }
 
 impl Target {
@@ -57,7 +61,7 @@ impl Target {
             text: text.to_owned(),
             source,
         })?;
-        if url.scheme() != "http" {
+        if !["http", "https"].contains(&url.scheme()) {
             return Err(TargetError::Scheme {
                 text: text.to_owned(),
                 scheme: url.scheme().to_owned(),
@@ -81,8 +85,28 @@ impl Target {
             address,
             host: format!("{host}{port}"),
             path: format!("{}{query}", url.path()),
+            is_tls: url.scheme() == "https",
         })
     }
+
+    /// Name of the host without its port, as certificates have it.
+    pub(crate) fn name(&self) -> &str {
+        let name = match self.host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next(),
+            None => self.host.split(':').next(),
+        };
+        name.unwrap_or_default()
+    }
+}
+
+/// Whom clients trust.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tls {
+    /// Servers whose certificate an authority of this PEM file signed; `None`: one of the system.
+    Authorities(Option<PathBuf>),
+    /// Any server.
+    Any,
 }
 
 /// Method of all requests of a load.
@@ -130,6 +154,8 @@ pub struct Load {
     pub object_bytes: Option<u64>,
     /// Bytes of a range: each request asks for one at a random place; `None`: whole objects.
     pub range_bytes: Option<u64>,
+    /// Whom clients of encrypted targets trust.
+    pub tls: Tls,
     /// Whether a connection is used again; else each transfer has one of its own.
     pub keeps_alive: bool,
     /// Mean pause of a client after a transfer; each is between half and one and a half of it.
@@ -164,6 +190,7 @@ impl Default for Load {
             server_header: "x-served-by".to_owned(),
             object_bytes: None,
             range_bytes: None,
+            tls: Tls::Authorities(None),
             keeps_alive: false,
             think: Duration::ZERO,
             ramp: Duration::ZERO,
@@ -230,12 +257,14 @@ mod tests {
                 "[fd00:80::11]",
                 "/x",
             ),
+            ("https://127.0.0.1/", "127.0.0.1:443", "127.0.0.1", "/"),
         ] {
             let target = Target::parse(text).unwrap();
             let expected = Target {
                 address: address.parse().unwrap(),
                 host: host.to_owned(),
                 path: path.to_owned(),
+                is_tls: text.starts_with("https"),
             };
             assert_eq!(target, expected);
         }
@@ -246,12 +275,23 @@ mod tests {
         for (text, part) in [
             (
                 "gsiftp://host/x",
-                "with the scheme \"gsiftp\", expected http",
+                "with the scheme \"gsiftp\", expected http or https",
             ),
             ("host/x", "found URL \"host/x\""),
         ] {
             let error = Target::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_of_certificates_have_no_port_and_no_brackets() {
+        for (text, name) in [
+            ("https://127.0.0.1:8443/", "127.0.0.1"),
+            ("https://[::1]:8443/", "::1"),
+            ("https://localhost/", "localhost"),
+        ] {
+            assert_eq!(Target::parse(text).unwrap().name(), name);
         }
     }
 

@@ -1,9 +1,12 @@
 //! Loads on servers of one connection a thread, each of which behaves in one way.
 
 use rustix::net::{AddressFamily, SocketType};
-use sheaf_load::{Failure, Load, Method, Outcome, Target, run};
-use std::io::{Read as _, Write as _};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use sheaf_load::{Failure, Load, Method, Outcome, Target, Tls, probe, run};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 const BODY_BYTES: u64 = 300_000;
@@ -22,7 +25,7 @@ fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
 }
 
 /// Reads the head of a request; `None` if the client is gone.
-fn head(stream: &mut TcpStream) -> Option<String> {
+fn head(stream: &mut impl Read) -> Option<String> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -35,7 +38,7 @@ fn head(stream: &mut TcpStream) -> Option<String> {
 }
 
 /// Answers every request of a connection with a body of `bytes`; whether the client is there.
-fn answer(stream: &mut TcpStream, name: &str, bytes: u64) -> bool {
+fn answer(stream: &mut impl Write, name: &str, bytes: u64) -> bool {
     let head =
         format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\nX-Served-By: {name}\r\n\r\n");
     let body = vec![b'x'; usize::try_from(bytes).unwrap()];
@@ -274,4 +277,62 @@ fn ranges_are_asked_for_within_the_object() {
     let error = run(&unknown, &mut |_| {}).unwrap_err().to_string();
     let expected = "found ranges of 1000 bytes of objects of unknown bytes, expected less";
     assert_eq!(error, expected);
+}
+
+#[test]
+fn encrypted_bodies_are_whole_and_servers_that_no_authority_knows_are_refused() {
+    let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let private = PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![key.cert.der().clone()], private)
+        .unwrap();
+    let config = Arc::new(config);
+    let address = server(move |stream| {
+        let connection = ServerConnection::new(config.clone()).unwrap();
+        let mut stream = StreamOwned::new(connection, stream);
+        while head(&mut stream).is_some() && answer(&mut stream, "a", BODY_BYTES) {}
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let authority = folder.path().join("ca.pem");
+    std::fs::write(&authority, key.cert.pem()).unwrap();
+    let encrypted = Load {
+        targets: vec![Target::parse(&format!("https://{address}/object")).unwrap()],
+        tls: Tls::Authorities(Some(authority.clone())),
+        ..load(&[address])
+    };
+    for load in [
+        encrypted.clone(),
+        Load {
+            keeps_alive: true,
+            ..encrypted.clone()
+        },
+        Load {
+            tls: Tls::Any,
+            rate_bytes_per_s: Some(10_000_000),
+            ..encrypted.clone()
+        },
+    ] {
+        let outcome = check(&load);
+        assert_eq!(outcome.failures(), 0, "{outcome:#?}");
+        assert!(outcome.finished > 4, "{outcome:#?}");
+        assert!(outcome.window_bytes >= outcome.window_finished * BODY_BYTES);
+    }
+    let asked = |load: &Load| probe(&load.targets[0], &[], &load.tls, Duration::from_secs(10));
+    let found = asked(&encrypted).unwrap();
+    assert_eq!((found.status, found.length), (200, Some(BODY_BYTES)));
+    let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    std::fs::write(&authority, other.cert.pem()).unwrap();
+    check_failure(&encrypted, Failure::Tls);
+    let refused = asked(&encrypted).unwrap_err().to_string();
+    assert!(refused.contains("certificate"), "{refused}");
+    std::fs::write(&authority, "none").unwrap();
+    let error = run(&encrypted, &mut |_| {}).unwrap_err().to_string();
+    assert!(
+        error.ends_with("found none, expected at least one"),
+        "{error}"
+    );
 }

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use sheaf_bench::serve::{
     Options, ServiceOptions, engine_names, measure, measure_service, plane_names,
 };
-use sheaf_load::{Load, Method, run_words};
+use sheaf_load::{Load, Method, Tls, run_words};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,26 +21,39 @@ use std::time::Duration;
 Examples:
   sheaf bench serve --json serve.json
   sheaf bench serve --planes direct,nft --clients 1000 --duration 60s
+  sheaf bench serve --paper --json paper.json
   sheaf bench serve --url http://store/a --url http://store/b --clients 1000 --duration 60s
   sheaf bench serve --url http://store/a --keep-alive --range-bytes 100000 --think 200ms
-  sheaf bench serve --url http://store/up --put 10000000 --header 'Authorization: Bearer TOKEN'")]
+  sheaf bench serve --url https://store/up --put 10000000 --header 'Authorization: Bearer TOKEN'")]
 pub(super) struct ServeArgs {
     /// Load the service with this object; several: in turn.
     #[arg(long = "url", value_name = "URL")]
     urls: Vec<String>,
     /// Take these numbers of clients, one after the other.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "60,1000,3000,5000",
+        default_value_if("paper", "true", "1000,2000,3000,4000,5000"),
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     clients: Vec<u32>,
     /// Measure a window of this length in each run.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", default_value = "10s", default_value_if("paper", "true", "60s"),
+        value_parser = duration::parse)]
     duration: Duration,
     /// Begin the window so long after the first client; clients begin in its first half.
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", default_value = "3s", default_value_if("paper", "true", "20s"),
+        value_parser = duration::parse)]
     warm_up: Duration,
     /// Take so many rounds.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
+    /// Keep connections for further transfers.
+    #[arg(long)]
+    keep_alive: bool,
+    /// Pause after a transfer, on average.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration::parse)]
+    think: Duration,
+    /// Let each client move at most so many bytes a second.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    client_rate: Option<u64>,
     /// Begin with this seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -71,15 +84,6 @@ struct ServiceArgs {
     /// Fetch ranges of so many bytes at random places.
     #[arg(long, value_name = "BYTES", requires = "urls", value_parser = clap::value_parser!(u64).range(1..))]
     range_bytes: Option<u64>,
-    /// Keep connections for further transfers.
-    #[arg(long, requires = "urls")]
-    keep_alive: bool,
-    /// Pause after a transfer, on average.
-    #[arg(long, value_name = "TIME", requires = "urls", value_parser = duration::parse)]
-    think: Option<Duration>,
-    /// Let each client move at most so many bytes a second.
-    #[arg(long, value_name = "BYTES", requires = "urls", value_parser = clap::value_parser!(u64).range(1..))]
-    client_rate: Option<u64>,
     /// Add this field to each request, such as `Name: value`.
     #[arg(
         long = "header",
@@ -88,6 +92,17 @@ struct ServiceArgs {
         value_parser = parse_field
     )]
     headers: Vec<String>,
+    /// Trust servers of https that an authority in this PEM file signed; else those of the system.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "urls",
+        conflicts_with = "insecure"
+    )]
+    ca: Option<PathBuf>,
+    /// Trust any server of https.
+    #[arg(long, requires = "urls")]
+    insecure: bool,
     /// Name servers by this field of answers.
     #[arg(long, value_name = "NAME", default_value = "X-Served-By")]
     server_header: String,
@@ -118,14 +133,33 @@ struct SiteArgs {
     #[arg(long, value_name = "N", default_value_t = 6, conflicts_with = "urls", value_parser = clap::value_parser!(u8).range(1..=80))]
     servers: u8,
     /// Spread clients over so many hosts.
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "urls", value_parser = clap::value_parser!(u8).range(1..=250))]
+    #[arg(long, value_name = "N", default_value = "1", default_value_if("paper", "true", "50"),
+        conflicts_with = "urls", value_parser = clap::value_parser!(u8).range(1..=250))]
     client_hosts: u8,
     /// Serve objects of so many bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 10_000_000, conflicts_with = "urls", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "BYTES", default_value = "10000000", default_value_if("paper", "true", "1000000"),
+        conflicts_with = "urls", value_parser = clap::value_parser!(u64).range(1..))]
     object_bytes: u64,
     /// Measure new connections with so many clients and 1 kB; 0: not.
-    #[arg(long, value_name = "N", default_value_t = 60, conflicts_with = "urls")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "60",
+        default_value_if("paper", "true", "0"),
+        conflicts_with = "urls"
+    )]
     connection_clients: u32,
+    /// Give each server a cable of so many Mbit/s; 0: none.
+    #[arg(long, value_name = "MBIT/S", default_value = "0", default_value_if("paper", "true", "200"),
+        conflicts_with = "urls", value_parser = parse_rate)]
+    server_mbit: f64,
+    /// Give client hosts cables of so many Mbit/s, each measured; 0: none.
+    #[arg(long, value_name = "MBIT/S,…", value_delimiter = ',', default_value = "0",
+        default_value_if("paper", "true", "20,0"), conflicts_with = "urls", value_parser = parse_rate)]
+    client_mbit: Vec<f64>,
+    /// Ask again what the paper asked, rates 1:50, beside its figures.
+    #[arg(long, conflicts_with = "urls")]
+    paper: bool,
     /// Let clients use IPv6.
     #[arg(long, conflicts_with = "urls")]
     ipv6: bool,
@@ -148,6 +182,16 @@ fn parse_field(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!("found `{text}`, expected `Name: value`"))
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok();
+    let rate = rate.filter(|rate| *rate == 0.0 || (1.0..=1e6).contains(rate));
+    rate.ok_or_else(|| format!("found `{text}`, expected 0, or 1 to 1000000 Mbit/s"))
+}
+
+fn some_rate(mbit: f64) -> Option<f64> {
+    (mbit > 0.0).then_some(mbit)
 }
 
 /// Runs the benchmark.
@@ -187,6 +231,12 @@ fn site_options(args: &ServeArgs, program: PathBuf) -> Options {
         servers: site.servers.into(),
         client_hosts: site.client_hosts.into(),
         is_ipv6: site.ipv6,
+        server_mbit: some_rate(site.server_mbit),
+        client_mbit: site.client_mbit.iter().copied().map(some_rate).collect(),
+        is_paper: site.paper,
+        think: args.think,
+        rate_bytes_per_s: args.client_rate,
+        keeps_alive: args.keep_alive,
         rounds: args.rounds,
         window: args.duration,
         warm_up: args.warm_up,
@@ -213,12 +263,17 @@ fn service_options(args: &ServeArgs, program: PathBuf) -> ServiceOptions {
             server_header: service.server_header.clone(),
             object_bytes: service.put,
             range_bytes: service.range_bytes,
-            keeps_alive: service.keep_alive,
-            think: service.think.unwrap_or_default(),
+            tls: if service.insecure {
+                Tls::Any
+            } else {
+                Tls::Authorities(service.ca.clone())
+            },
+            keeps_alive: args.keep_alive,
+            think: args.think,
             ramp,
             warm_up: args.warm_up - ramp,
             window: args.duration,
-            rate_bytes_per_s: service.client_rate,
+            rate_bytes_per_s: args.client_rate,
             connect_timeout: service.connect_timeout,
             idle_timeout: service.idle_timeout,
             seed: args.seed,

@@ -1,5 +1,6 @@
 //! Report of a load test.
 
+use super::published::{Published, SCALE};
 use crate::report::{Head, to_json};
 use serde::Serialize;
 use sheaf_figures::stat::{jain, quantile};
@@ -14,9 +15,11 @@ pub(super) const DIRECT: &str = "direct";
 #[derive(Debug)]
 pub(super) struct Case {
     pub(super) plane: String,
-    pub(super) engine: String,
+    pub(super) engine: Option<String>,
     pub(super) clients: u32,
     pub(super) object_bytes: u64,
+    /// Rate of the cable of a client host.
+    pub(super) client_mbit: Option<f64>,
     /// One a round.
     pub(super) samples: Vec<Sample>,
 }
@@ -124,14 +127,18 @@ pub struct Server {
 pub struct Row {
     /// Plane: how clients come to servers.
     pub plane: String,
-    /// Kind of the servers.
-    pub engine: String,
+    /// Kind of the servers, if they are ours.
+    pub engine: Option<String>,
     /// Clients at once.
     pub clients: u32,
     /// Most connections at once, in all rounds.
     pub held_max: u32,
     /// Bytes of an object, if it is known.
     pub object_bytes: Option<u64>,
+    /// Rate of the cable of each client host in Mbit/s, if it has one.
+    pub client_mbit: Option<f64>,
+    /// Published figures beside this row, if it stands for one.
+    pub published: Option<Published>,
     /// Rate of bodies, median of the rounds.
     pub gbit_per_s: f64,
     /// Least and most of the rounds.
@@ -185,6 +192,10 @@ pub struct Report {
     pub client_hosts: usize,
     /// Whether clients used IPv6.
     pub is_ipv6: bool,
+    /// Rate of the cable of each server in Mbit/s, if it has one.
+    pub server_mbit: Option<f64>,
+    /// Whether rates stand for those of the paper, 1:50.
+    pub is_paper: bool,
     /// A row for each plane and number of clients.
     pub rows: Vec<Row>,
     /// Names of what was not measured, with the reason.
@@ -227,7 +238,7 @@ impl fmt::Display for Report {
                 f,
                 "{:<10} {:<7} {:>7} {:>9} {:>7.2} {:>13} {:>8} {:>8.0} {:>8} {:>8.2} {:>6.3} {:>6} {:>6}",
                 row.plane,
-                row.engine,
+                row.engine.as_deref().unwrap_or("–"),
                 row.clients,
                 row.object_bytes
                     .map_or("–".to_owned(), |bytes| bytes.to_string()),
@@ -261,11 +272,41 @@ impl fmt::Display for Report {
                 text(row.latency_ms.transfer)
             )?;
         }
+        if self.is_paper {
+            self.beside_the_paper(f)?;
+        }
         self.failures(f)
     }
 }
 
 impl Report {
+    fn beside_the_paper(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "\n{:<10} {:>7} {:>6} {:>14} {:>14} {:>10} {:>10}",
+            "× 50", "CLIENTS", "hosts", "Gbit/s", "largest", "published", "largest"
+        )?;
+        for row in &self.rows {
+            let Some(published) = &row.published else {
+                continue;
+            };
+            let hosts = row
+                .client_mbit
+                .map_or("–".to_owned(), |rate| format!("{rate}"));
+            writeln!(
+                f,
+                "{:<10} {:>7} {hosts:>6} {:>14.2} {:>14.2} {:>10.2} {:>10.2}",
+                row.plane,
+                row.clients,
+                row.gbit_per_s * SCALE,
+                row.gbit_per_s_max * SCALE,
+                published.gbit_per_s,
+                published.gbit_per_s_max
+            )?;
+        }
+        writeln!(f)
+    }
+
     fn failures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for row in self.rows.iter().filter(|row| row.failed > 0) {
             let reasons = row.failures.iter();
@@ -281,20 +322,27 @@ impl Report {
 }
 
 /// Rows of `cases`; each is compared with the direct one of the same round.
-pub(super) fn rows(cases: &[Case]) -> Vec<Row> {
+///
+/// `is_paper`: rows stand for points of the paper.
+pub(super) fn rows(cases: &[Case], is_paper: bool) -> Vec<Row> {
     let row = |case: &Case| {
         let direct = cases.iter().find(|other| {
             other.plane == DIRECT
                 && case.plane != DIRECT
                 && (&other.engine, other.clients, other.object_bytes)
                     == (&case.engine, case.clients, case.object_bytes)
+                && other.client_mbit == case.client_mbit
         });
-        row(case, direct.map(|direct| direct.samples.as_slice()))
+        let published = Published::of(case.clients).filter(|_| is_paper);
+        Row {
+            published,
+            ..row(case, direct.map(|direct| direct.samples.as_slice()))
+        }
     };
     cases.iter().map(row).collect()
 }
 
-pub(super) fn row(case: &Case, direct: Option<&[Sample]>) -> Row {
+fn row(case: &Case, direct: Option<&[Sample]>) -> Row {
     let samples = &case.samples;
     let values = |of: fn(&Sample) -> f64| samples.iter().map(of).collect::<Vec<f64>>();
     let median = |of: fn(&Sample) -> f64| quantile(&values(of), 0.5).unwrap_or(0.0);
@@ -326,6 +374,8 @@ pub(super) fn row(case: &Case, direct: Option<&[Sample]>) -> Row {
         clients: case.clients,
         held_max: held.max().unwrap_or(0),
         object_bytes: (case.object_bytes > 0).then_some(case.object_bytes),
+        client_mbit: case.client_mbit,
+        published: None,
         gbit_per_s: median(Sample::gbit_per_s),
         gbit_per_s_range: [
             rates.iter().copied().fold(f64::INFINITY, f64::min),
@@ -393,9 +443,10 @@ mod tests {
     fn case(plane: &str, samples: Vec<Sample>) -> Case {
         Case {
             plane: plane.to_owned(),
-            engine: "nginx".to_owned(),
+            engine: Some("nginx".to_owned()),
             clients: 60,
             object_bytes: 10_000_000,
+            client_mbit: None,
             samples,
         }
     }
@@ -412,7 +463,7 @@ mod tests {
                 vec![sample(900_000_000, 0), sample(2_000_000_000, 3)],
             ),
         ];
-        let rows = rows(&cases);
+        let rows = rows(&cases, false);
         assert_eq!(
             (rows[0].ratio_to_direct, rows[0].direct_gbit_per_s),
             (None, None)

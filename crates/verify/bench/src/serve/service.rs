@@ -5,8 +5,7 @@ use super::stage::watch;
 use crate::Missing;
 use crate::cpus::Cpus;
 use crate::report::Head;
-use anyhow::Context as _;
-use sheaf_load::{Crew, Load, Method, Target};
+use sheaf_load::{Crew, Load, Method, Target, probe};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -47,7 +46,7 @@ pub fn measure_service(
     let targets = targets.collect::<Result<Vec<Target>, Missing>>()?;
     let object_bytes = match options.load.method {
         Method::Put => options.load.object_bytes,
-        Method::Get | Method::Head => same_length(&options.urls, &options.load.fields)?,
+        Method::Get | Method::Head => same_length(&targets, options)?,
     };
     if options.load.range_bytes.is_some() && object_bytes.is_none() {
         let text = "found no length of the objects that is the same, expected one for ranges";
@@ -55,9 +54,10 @@ pub fn measure_service(
     }
     let case = |clients: &u32| Case {
         plane: "service".to_owned(),
-        engine: "–".to_owned(),
+        engine: None,
         clients: *clients,
         object_bytes: object_bytes.unwrap_or(0),
+        client_mbit: None,
         samples: Vec::new(),
     };
     let mut cases: Vec<Case> = options.clients.iter().map(case).collect();
@@ -90,39 +90,27 @@ pub fn measure_service(
         servers: 0,
         client_hosts: 0,
         is_ipv6: targets.iter().any(|target| target.address.is_ipv6()),
-        rows: report::rows(&cases),
+        server_mbit: None,
+        is_paper: false,
+        rows: report::rows(&cases, false),
         skipped: Vec::new(),
     })
 }
 
 /// Asks for the head of each object before thousands of clients do. Returns the length that all have, if they have one.
-fn same_length(urls: &[String], fields: &[String]) -> anyhow::Result<Option<u64>> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .timeout_global(Some(PATIENCE))
-        .build()
-        .into();
+fn same_length(targets: &[Target], options: &ServiceOptions) -> anyhow::Result<Option<u64>> {
     let mut lengths = Vec::new();
-    for url in urls {
-        let mut request = agent.head(url);
-        for field in fields {
-            let (name, value) = field
-                .split_once(':')
-                .with_context(|| format!("found header {field:?}, expected `Name: value`"))?;
-            request = request.header(name.trim(), value.trim());
-        }
-        let answer = request.call();
-        let answer = answer.map_err(|error| Missing(format!("{url} does not answer: {error}")))?;
-        let status = answer.status();
+    for (target, url) in targets.iter().zip(&options.urls) {
+        let found = probe(target, &options.load.fields, &options.load.tls, PATIENCE);
+        let found = found.map_err(|error| Missing(format!("{url} does not answer: {error}")))?;
+        let status = found.status;
         // Some services have no HEAD; what GET gives is seen by the clients.
-        let is_refused = matches!(status.as_u16(), 405 | 501);
-        if !status.is_success() && !is_refused {
+        let is_refused = matches!(status, 405 | 501);
+        if !(200..300).contains(&status) && !is_refused {
             let text = format!("{url} answers {status}, expected success");
             return Err(Missing(text).into());
         }
-        let length = answer.headers().get("content-length");
-        let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-        lengths.push(length.filter(|_| !is_refused));
+        lengths.push(found.length.filter(|_| !is_refused));
     }
     let first = lengths.first().copied().flatten();
     Ok(first.filter(|first| lengths.iter().all(|length| *length == Some(*first))))

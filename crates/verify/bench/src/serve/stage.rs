@@ -5,15 +5,16 @@ use super::report::Sample;
 use crate::monitor::server::pause;
 use anyhow::{Context as _, bail, ensure};
 use sheaf_farm::Process;
-use sheaf_load::{Crew, Load, Mark, Target};
+use sheaf_load::{Crew, Load, Mark, Target, Tls, probe};
 use sheaf_testbed::interference::busy_s;
 use sheaf_testbed::machine::Folder;
+use sheaf_testbed::net::{Framing, Link};
 use sheaf_testbed::site::{Place, Plan, Site};
 use sheaf_testbed::tool;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::io::Read as _;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Period of requests until one is answered.
 const STEP: Duration = Duration::from_millis(20);
+/// Burst of a cable after a pause: a segment, and no more of the rate than it has to be.
+const CABLE_BURST_BYTES: u32 = 64 << 10;
 /// Port of all servers.
 pub(super) const PORT: u16 = 80;
 
@@ -149,11 +152,14 @@ impl Stage {
     pub(super) fn build(
         options: &Options,
         engine: Engine,
+        client_mbit: Option<f64>,
         objects: &Objects,
     ) -> anyhow::Result<Self> {
         let site = Site::build(&Plan {
             servers: options.servers,
             clients: options.client_hosts,
+            server_link: options.server_mbit.map(link),
+            client_link: client_mbit.map(link),
             ..Plan::default()
         })?;
         let folder = Folder::make(false)?;
@@ -172,14 +178,11 @@ impl Stage {
             site,
             folder,
         };
-        for place in stage.site.servers() {
-            let address = address(options, place);
-            let (path, log) = (
-                object_path(options.object_bytes),
-                format!("{}.log", place.name),
-            );
-            let ready = stage.await_answer(SocketAddr::new(address, PORT), &path);
-            ready.with_context(|| format!("{}: {}", place.name, stage.log(&log)))?;
+        let targets = stage.direct_targets(options, options.object_bytes);
+        for (target, place) in targets.iter().zip(stage.site.servers()) {
+            let name = &place.name;
+            let ready = stage.await_answer(target);
+            ready.with_context(|| format!("{name}: {}", stage.log(&format!("{name}.log"))))?;
         }
         Ok(stage)
     }
@@ -201,7 +204,7 @@ impl Stage {
             self.site.virtual_v4().into()
         };
         let target = target(address, object_bytes);
-        let ready = self.await_answer(target.address, &target.path);
+        let ready = self.await_answer(&target);
         ready.with_context(|| format!("the plane does not start: {}", self.log(LOG)))?;
         Ok(vec![target])
     }
@@ -250,13 +253,13 @@ impl Stage {
         lines.into_iter().rev().collect::<Vec<&str>>().join("; ")
     }
 
-    /// Waits until a client gets the head of the object `path` at `address`.
-    fn await_answer(&self, address: SocketAddr, path: &str) -> anyhow::Result<()> {
-        let path = path.to_owned();
+    /// Waits until a client gets the head of `target`.
+    fn await_answer(&self, target: &Target) -> anyhow::Result<()> {
+        let target = target.clone();
         let ask = move || -> anyhow::Result<()> {
             let deadline = Instant::now() + PATIENCE;
             loop {
-                match ask_once(address, &path) {
+                match ask_once(&target) {
                     Ok(()) => return Ok(()),
                     Err(error) if Instant::now() >= deadline => return Err(error),
                     Err(_) => pause(STEP),
@@ -265,6 +268,16 @@ impl Stage {
         };
         let thread = self.site.inside(self.site.client(0), ask)?;
         thread.join().expect("asking does not panic")?
+    }
+}
+
+/// A cable of `rate_mbit`. Whole segments are charged: frame by frame the processors would be the bound.
+fn link(rate_mbit: f64) -> Link {
+    Link {
+        rate_mbit,
+        framing: Framing::Bulk,
+        burst_bytes: CABLE_BURST_BYTES,
+        ..Link::default()
     }
 }
 
@@ -283,19 +296,12 @@ pub(super) fn watch(crew: Crew) -> anyhow::Result<Sample> {
     })
 }
 
-fn ask_once(address: SocketAddr, path: &str) -> anyhow::Result<()> {
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    write!(
-        stream,
-        "HEAD {path} HTTP/1.1\r\nHost: store\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let line = answer.lines().next().unwrap_or_default();
+fn ask_once(target: &Target) -> anyhow::Result<()> {
+    let found = probe(target, &[], &Tls::Any, Duration::from_secs(1))?;
+    let (status, address) = (found.status, target.address);
     ensure!(
-        line.split(' ').nth(1) == Some("200"),
-        "found the answer {line:?} of {address}, expected 200"
+        status == 200,
+        "found the answer {status} of {address}, expected 200"
     );
     Ok(())
 }
@@ -313,6 +319,7 @@ fn target(address: IpAddr, object_bytes: u64) -> Target {
         address: SocketAddr::new(address, PORT),
         host: "store".to_owned(),
         path: object_path(object_bytes),
+        is_tls: false,
     }
 }
 

@@ -1,9 +1,9 @@
 //! State of one client.
 
 use super::socket::Interest;
+use super::stream::Stream;
 use crate::bucket::Bucket;
 use crate::exchange::Exchange;
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 /// What a client does.
@@ -23,7 +23,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) state: State,
-    pub(super) socket: Option<OwnedFd>,
+    pub(super) stream: Option<Stream>,
     pub(super) interest: Interest,
     pub(super) exchange: Exchange,
     /// Head of the request.
@@ -48,7 +48,7 @@ impl Client {
     pub(super) fn new(wake: Instant) -> Self {
         Self {
             state: State::Idle,
-            socket: None,
+            stream: None,
             interest: Interest::None,
             exchange: Exchange::new(0),
             request: Vec::new(),

@@ -1,5 +1,6 @@
 //! System calls of a client.
 
+use super::stream::BAD_TLS;
 use crate::fate::Failure;
 use crate::plan::{Load, Method};
 use rustix::event::epoll;
@@ -85,12 +86,13 @@ pub(super) fn failure_of(error: Errno) -> Failure {
             Failure::NoRoom
         }
         Errno::TIMEDOUT => Failure::Stalled,
+        BAD_TLS => Failure::Tls,
         _ => Failure::Reset,
     }
 }
 
 /// Returns the head of the request of the client `number` for the target `target`.
-pub(super) fn request(
+pub(crate) fn request(
     load: &Load,
     target: usize,
     number: usize,
@@ -138,6 +140,7 @@ mod tests {
             address: ([127, 0, 0, 1], 80).into(),
             host: "store".to_owned(),
             path: "/a".to_owned(),
+            is_tls: false,
         };
         let get = Load {
             targets: vec![target],
