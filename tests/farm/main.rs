@@ -4,6 +4,7 @@
 //! an exit or a descriptor, with a generous bound.
 
 mod ansible;
+mod bench_serve;
 mod bench_transport;
 mod clock;
 mod command_line;
@@ -27,6 +28,7 @@ mod readout;
 mod restart;
 mod rolled_back;
 mod security;
+mod serving;
 mod shapes;
 mod shipped;
 mod simulator;

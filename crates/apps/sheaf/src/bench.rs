@@ -2,6 +2,7 @@
 
 mod farm;
 mod monitor;
+mod serve;
 mod transport;
 mod write;
 
@@ -9,13 +10,14 @@ use crate::fail;
 use anyhow::Context as _;
 use farm::FarmArgs;
 use monitor::{LoadArgs, MonitorArgs};
+use serve::{ServeArgs, ServeLoadArgs};
 use sheaf_bench::Missing;
 use std::path::Path;
 use std::process::ExitCode;
 use transport::TransportArgs;
 use write::{WriteArgs, WriteLoadArgs};
 
-/// Measure a farm, the transport, the collector or the writer on this machine.
+/// Measure a farm, the transport, the collector, the writer or servers.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -28,6 +30,10 @@ enum Subject {
     Transport(Box<TransportArgs>),
     Monitor(Box<MonitorArgs>),
     Write(WriteArgs),
+    Serve(Box<ServeArgs>),
+    /// Run clients for `serve`, which starts it.
+    #[command(hide = true)]
+    ServeLoad(ServeLoadArgs),
     /// Write one load for `write`, which starts it.
     #[command(hide = true)]
     WriteLoad(WriteLoadArgs),
@@ -63,6 +69,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Subject::Transport(args) => transport::run(args),
         Subject::Monitor(args) => monitor::run(args),
         Subject::Write(args) => write::run(args),
+        Subject::Serve(args) => serve::run(args),
+        Subject::ServeLoad(args) => serve::load(args),
         Subject::WriteLoad(args) => write::load(args),
         Subject::MonitorLoad(args) => monitor::load(args),
         Subject::TransportPeer(args) => {

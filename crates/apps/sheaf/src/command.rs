@@ -2,7 +2,8 @@
 
 use crate::logging::{self, Usual};
 use crate::{
-    agent, cert, completions, config, ctl, data, demo, files, reference, run, ship, status, top,
+    agent, cert, completions, config, ctl, data, demo, files, reference, run, serve, ship, status,
+    top,
 };
 #[cfg(feature = "monitor")]
 use crate::{alarms, monitor, query, samples};
@@ -39,7 +40,8 @@ Examples:
   sheaf data consume /run/sheaf/epn-0          read timeframes in the memory of an EPN
   sheaf data verify run1                       check a run again from the logs of its nodes
   sheaf files list /data                       files of streams, their sizes and checksums
-  sheaf ship /data --to /mnt/store             those files to permanent storage")]
+  sheaf ship /data --to /mnt/store             those files to permanent storage
+  sheaf serve run --config gateway.toml        one address for many storage servers")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) logging: logging::Args,
@@ -67,6 +69,7 @@ pub(crate) enum Command {
     Data(data::Args),
     Files(files::Args),
     Ship(ship::Args),
+    Serve(serve::Args),
     Config(config::Args),
     Cert(cert::Args),
     #[cfg(feature = "lab")]
@@ -93,6 +96,7 @@ impl Command {
             Self::Agent(args) => args.usual(),
             Self::Ship(args) => args.usual(),
             Self::Files(args) => args.usual(),
+            Self::Serve(args) => args.usual(),
             _ => Usual::Warn,
         }
     }
@@ -126,6 +130,7 @@ impl Command {
             Self::Data(args) => data::run(args),
             Self::Files(args) => files::run(args),
             Self::Ship(args) => ship::run(args),
+            Self::Serve(args) => serve::run(args),
             Self::Config(args) => config::run(args),
             Self::Cert(args) => cert::run(args),
             #[cfg(feature = "lab")]
@@ -150,12 +155,14 @@ mod tests {
     }
 
     /// Commands without `--json`: their output is JSON already, a screen, or a text for a shell or a file.
-    const WITHOUT_JSON: [&str; 9] = [
+    const WITHOUT_JSON: [&str; 11] = [
         "run icn",
         "run flp",
         "run epn",
         "run writer",
         "run bridge o2",
+        "serve run",
+        "serve agent",
         "top",
         "monitor",
         "completions",

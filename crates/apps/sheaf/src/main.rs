@@ -35,6 +35,7 @@ mod reference;
 mod run;
 #[cfg(feature = "monitor")]
 mod samples;
+mod serve;
 mod ship;
 mod short_names;
 #[cfg(feature = "lab")]

@@ -1,16 +1,16 @@
 //! Buffers for direct writes: their bytes begin where the disk wants them.
 
+use memmap2::{Advice, MmapMut};
+
 /// Unit of direct writes, in the file and in memory: no disk has larger sectors.
 pub(crate) const BLOCK: usize = 4096;
-/// Bytes of a direct write.
-pub(crate) const WINDOW: usize = 1 << 20;
+/// Bytes of a direct write: those of a large page, of which the kernel pins one instead of 512 small ones.
+pub(crate) const WINDOW: usize = 2 << 20;
 
 /// Bytes of a file from `start`, in memory that is aligned as the file is.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    memory: Vec<u8>,
-    /// First aligned byte of the memory.
-    aligned: usize,
+    memory: MmapMut,
     /// Place of the first byte in the file.
     start: u64,
     /// Bytes of the first block in front of `start`.
@@ -20,12 +20,15 @@ pub(crate) struct Buffer {
 
 impl Buffer {
     /// Creates a buffer of one window.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory for it, as any other allocation ends the process.
     pub(crate) fn new() -> Self {
-        let memory = vec![0; WINDOW + BLOCK];
-        let aligned = memory.as_ptr().align_offset(BLOCK);
+        let memory = MmapMut::map_anon(WINDOW).expect("memory for a buffer of direct writes");
+        // A kernel without large pages, or with none left, takes small ones.
+        let _ = memory.advise(Advice::HugePage);
         Self {
-            // An allocator without alignment gives a buffer that the kernel refuses, and writes go through the cache.
-            aligned: if aligned <= BLOCK { aligned } else { 0 },
             memory,
             start: 0,
             skipped: 0,
@@ -52,7 +55,7 @@ impl Buffer {
     pub(crate) fn fill<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let room = WINDOW - self.skipped - self.filled;
         let (taken, left) = bytes.split_at(bytes.len().min(room));
-        let from = self.aligned + self.skipped + self.filled;
+        let from = self.skipped + self.filled;
         self.memory[from..from + taken.len()].copy_from_slice(taken);
         self.filled += taken.len();
         left
@@ -74,7 +77,7 @@ impl Buffer {
 
     /// Returns the pieces of a write: each with its place in the file, and whether it consists of whole blocks.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, &[u8], bool)> {
-        let from = self.aligned + self.skipped;
+        let from = self.skipped;
         let bytes = &self.memory[from..from + self.filled];
         let lead = if self.skipped == 0 {
             0

@@ -44,6 +44,9 @@ impl IoMode {
 
 /// Tries what `folder` can do with a file that is removed again.
 ///
+/// io_uring is not chosen, as it is no faster than plain direct writes of several threads, see
+/// `docs/results/write.md`.
+///
 /// # Errors
 ///
 /// Error of the operating system if nothing can be written there at all.

@@ -82,7 +82,7 @@ impl Ring {
         let Ok(Some(descriptor)) = file.begin_direct(buffer.end()) else {
             return Err(buffer);
         };
-        let length = bytes.len() as u32; // a buffer has 1 MiB
+        let length = bytes.len() as u32; // a buffer has 2 MiB
         let write = opcode::Write::new(types::Fd(descriptor.as_raw_fd()), bytes.as_ptr(), length)
             .offset(at)
             .build()

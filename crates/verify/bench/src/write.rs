@@ -20,7 +20,7 @@ use sheaf_farm::proc::usage;
 use sheaf_figures::stat;
 use sheaf_protocol::Timestamp;
 use sheaf_stream_files::{
-    Catalogue, Durability, Engine, EngineConfig, EngineEvent, IoMode, Labels, Record,
+    Catalogue, Durability, Engine, EngineConfig, EngineEvent, IoMode, Labels, Record, probe,
 };
 use sheaf_write::{
     Assignment, Kinds, Limits, Place, StreamConfig, StreamId, SyncEvery, Template, Unit,
@@ -224,13 +224,13 @@ struct Case {
 }
 
 impl Case {
-    /// A case at the speed of the machine, past the page cache, synced at the close.
-    fn new(policy: &'static str, workers: u32) -> Self {
+    /// A case at the speed of the machine, in the way that an EPN takes of itself, synced at the close.
+    fn new(policy: &'static str, workers: u32, io: IoMode) -> Self {
         Self {
             policy,
             workers,
             emulated_mb_s: None,
-            io: IoMode::Direct,
+            io,
             durability: Durability::Close,
         }
     }
@@ -251,7 +251,8 @@ pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::
     }
     let folder = tempfile::tempdir_in(&options.folder)
         .with_context(|| format!("cannot make a folder in {}", options.folder.display()))?;
-    let cases = cases(options);
+    let io = probe(folder.path()).context("the folder cannot be written")?;
+    let cases = cases(options, io);
     let mut skipped = Vec::new();
     let mut fio = Vec::new();
     let mut done: Vec<Vec<Done>> = cases.iter().map(|_| Vec::new()).collect();
@@ -295,35 +296,35 @@ pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::
     })
 }
 
-fn cases(options: &Options) -> Vec<Case> {
+fn cases(options: &Options, io: IoMode) -> Vec<Case> {
     let mut cases = Vec::new();
     for &workers in &options.workers {
         for policy in ["striped", "open-rate"] {
-            cases.push(Case::new(policy, workers));
+            cases.push(Case::new(policy, workers, io));
         }
     }
     let most = options.workers.last().copied().unwrap_or(1);
     cases.push(Case {
         io: IoMode::Buffered,
-        ..Case::new("striped", most)
+        ..Case::new("striped", most, io)
     });
     for &workers in &options.workers {
         cases.push(Case {
             io: IoMode::Uring,
-            ..Case::new("striped", workers)
+            ..Case::new("striped", workers, io)
         });
     }
     for durability in [Durability::None, Durability::Every, Durability::Record] {
         cases.push(Case {
             durability,
-            ..Case::new("striped", most)
+            ..Case::new("striped", most, io)
         });
     }
     if options.emulated_mb_s.is_some() {
         for policy in ["striped", "open-rate", "window-and-stream", "round-robin"] {
             cases.push(Case {
                 emulated_mb_s: options.emulated_mb_s,
-                ..Case::new(policy, 4)
+                ..Case::new(policy, 4, io)
             });
         }
     }

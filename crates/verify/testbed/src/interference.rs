@@ -51,6 +51,15 @@ impl Interference {
     }
 }
 
+/// Time for which the processors of the machine were busy since it was started, steal included, in s.
+///
+/// # Errors
+///
+/// As of [`Interference::begin`].
+pub fn busy_s() -> Result<f64, IoError> {
+    now().map(|(machine, _)| machine as f64 / TICKS_PER_S)
+}
+
 /// Busy ticks of the machine, steal included, and of this process with its awaited children.
 fn now() -> Result<(u64, u64), IoError> {
     let read = |path: &'static str, ticks: fn(&str) -> Option<u64>| {

@@ -1,7 +1,7 @@
 //! Places for farms of real processes, and what disturbs them.
 //!
-//! A place is a network of namespaces ([`net`]), a set of real machines ([`hosts`]), or this machine with folders,
-//! disks and control groups of limited size ([`machine`]). A disturbance is a rule of the firewall ([`rules`]), a
+//! A place is a network of namespaces ([`net`]), a site of servers behind a virtual address ([`site`]), a set of real
+//! machines ([`hosts`]), or this machine with folders, disks and control groups of limited size ([`machine`]). A disturbance is a rule of the firewall ([`rules`]), a
 //! process that is traced, starved or short of files ([`process`]), a relay that damages what passes ([`relay`]), or
 //! peers that misbehave ([`peers`]). No experiment, cell or farm is known here: which fault is injected, when, and what
 //! a farm has to withstand is decided by the lab.
@@ -17,6 +17,7 @@ pub mod hosts;
 pub mod machine;
 pub mod namespace;
 pub mod net;
+pub mod site;
 // What disturbs it.
 pub mod peers;
 pub mod process;

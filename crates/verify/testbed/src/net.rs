@@ -14,6 +14,7 @@ use crate::namespace;
 use crate::tool::{self, Missing, Need, ToolError};
 pub use plan::Place;
 use plan::Plan;
+pub(crate) use plan::{Step, shape};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -317,7 +318,7 @@ fn namespaces(prefix: &str) -> Vec<String> {
 }
 
 /// Removes all namespaces of the network `prefix`; how many there were.
-fn remove(prefix: &str) -> Result<usize, ToolError> {
+pub(crate) fn remove(prefix: &str) -> Result<usize, ToolError> {
     let names = namespaces(prefix);
     if names.is_empty() {
         return Ok(0);
@@ -332,7 +333,7 @@ fn remove(prefix: &str) -> Result<usize, ToolError> {
 
 /// Removes the network `prefix` when this process has ended, however it does: a shell waits for the end of a pipe that
 /// only this process can write to.
-fn guard(prefix: &str) -> Result<Child, IoError> {
+pub(crate) fn guard(prefix: &str) -> Result<Child, IoError> {
     let start = format!("{prefix}{}", plan::SEPARATOR);
     let script = "\
 trap '' HUP INT TERM

@@ -87,21 +87,36 @@ impl Maglev {
     }
 
     fn fill(&mut self, targets: &[TargetLoad]) {
+        let members = targets.iter().map(|target| {
+            let hash = splitmix::hash(u64::from(target.id.0));
+            (hash, target.weight_milli)
+        });
+        self.deal(members);
+    }
+
+    /// Returns a table of `size` entries, which is prime, as places in `members`: the hash of each and its weight. Equal
+    /// members in equal order have equal tables, so balancers agree that never spoke to each other. Empty without
+    /// members.
+    #[must_use]
+    pub fn table(size: usize, members: &[(u64, u32)]) -> Vec<u32> {
+        let mut policy = Self::of_size(size);
+        policy.deal(members.iter().copied());
+        policy.table
+    }
+
+    fn deal(&mut self, members: impl Iterator<Item = (u64, u32)> + Clone) {
         let size = self.size as u64;
-        let heaviest = targets.iter().map(|target| target.weight_milli).max();
+        let heaviest = members.clone().map(|(_, weight)| weight).max();
         let turn = u64::from(heaviest.unwrap_or(0)).max(1);
         self.walks.clear();
-        self.walks.extend(targets.iter().map(|target| {
-            let hash = splitmix::hash(u64::from(target.id.0));
-            Walk {
-                next: index(hash % size),
-                skip: index(splitmix::hash(hash) % (size - 1)) + 1,
-                weight: u64::from(target.weight_milli).max(turn.div_ceil(WEIGHT_RATIO_MAX)),
-                saved: 0,
-            }
+        self.walks.extend(members.map(|(hash, weight)| Walk {
+            next: index(hash % size),
+            skip: index(splitmix::hash(hash) % (size - 1)) + 1,
+            weight: u64::from(weight).max(turn.div_ceil(WEIGHT_RATIO_MAX)),
+            saved: 0,
         }));
         self.table.clear();
-        if targets.is_empty() {
+        if self.walks.is_empty() {
             return;
         }
         self.table.resize(self.size, EMPTY);

@@ -59,7 +59,7 @@ pub(super) struct Plan {
 }
 
 /// A tool, the namespace that it works in, and its lines.
-pub(super) type Step = (&'static str, Option<String>, String);
+pub(crate) type Step = (&'static str, Option<String>, String);
 
 impl Plan {
     /// The network of `topology` under names that begin with `prefix`.
@@ -250,7 +250,7 @@ fn segments(link: &Link) -> &'static str {
 }
 
 /// The line for `tc` that gives `device` the rate of `link`.
-fn shape(device: &str, link: &Link, queue_bytes: u32) -> String {
+pub(crate) fn shape(device: &str, link: &Link, queue_bytes: u32) -> String {
     let (rate, overhead) = match link.framing {
         Framing::Frame => (link.rate_mbit, OVERHEAD_BYTES),
         Framing::Bulk => (link.rate_mbit * COUNTED_OF_WIRE, 0),

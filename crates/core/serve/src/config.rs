@@ -1,0 +1,484 @@
+//! Configuration of a service.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+/// Virtual address with the servers behind it.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceConfig {
+    /// Name in commands, logs and metrics.
+    pub name: String,
+    /// Virtual addresses, IPv4 and IPv6.
+    pub addresses: Vec<IpAddr>,
+    /// Port of the virtual addresses.
+    pub port: u16,
+    /// Slots: 4093 by default, 65537 for shares that are finer.
+    #[serde(default = "slots")]
+    pub slots: u32,
+    /// Longest time that connections keep their server when their slot moves.
+    #[serde(default = "drain_s")]
+    pub drain_s: u64,
+    /// Checks of the servers.
+    #[serde(default)]
+    pub health: HealthConfig,
+    /// Weights by measured load.
+    #[serde(default)]
+    pub weights: WeightsConfig,
+    /// Servers.
+    #[serde(default, rename = "server")]
+    pub servers: Vec<ServerConfig>,
+}
+
+/// Server of a service.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerConfig {
+    /// Name in commands, logs and metrics.
+    pub name: String,
+    /// Own addresses: one of each family that the service has.
+    pub addresses: Vec<IpAddr>,
+    /// Port that the server listens on; that of the service by default. Only planes that rewrite ports take another.
+    #[serde(default)]
+    pub port: Option<u16>,
+    /// Share of the connections beside the other servers.
+    #[serde(default = "weight")]
+    pub weight: f64,
+    /// Address of the agent on the server, which lists connections and reports load.
+    #[serde(default)]
+    pub agent: Option<SocketAddr>,
+}
+
+/// What is asked of a server to see whether it is well.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum HealthKind {
+    /// A connection that is accepted.
+    #[default]
+    Tcp,
+    /// An answer to `GET` of a path, of its first byte if the server knows ranges.
+    Http {
+        /// Path with its leading slash.
+        path: String,
+    },
+    /// A welcome and a login of FTP, as GridFTP servers give them.
+    Gridftp,
+    /// The handshake of XRootD.
+    Xrootd,
+    /// A program that ends with 0; it gets name and address of the server as arguments.
+    Script {
+        /// Path of the program.
+        program: String,
+    },
+}
+
+/// Checks of the servers.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HealthConfig {
+    /// Kind of the check.
+    pub kind: HealthKind,
+    /// Time between two checks of a server.
+    pub every_ms: u64,
+    /// Longest time of a check.
+    pub timeout_ms: u64,
+    /// Good checks in a row that bring a server up.
+    pub rise: u32,
+    /// Failed checks in a row that take a server down.
+    pub fall: u32,
+    /// Time over which the weight of a server that came up grows to its full.
+    pub slow_start_s: u64,
+    /// Span in which six changes hold a server down, and which it has to be well for after that.
+    pub flap_s: u64,
+}
+
+impl Default for HealthConfig {
+    fn default() -> Self {
+        Self {
+            kind: HealthKind::Tcp,
+            every_ms: 250,
+            timeout_ms: 250,
+            rise: 2,
+            fall: 2,
+            slow_start_s: 0,
+            flap_s: 60,
+        }
+    }
+}
+
+/// Weights that follow the measured load.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WeightsConfig {
+    /// Whether weights follow the load.
+    pub follow_load: bool,
+    /// Time between two steps.
+    pub every_ms: u64,
+    /// Share of the newest report in the moving average.
+    pub average_percent: u32,
+    /// Largest change of a weight in one step.
+    pub step_percent: u32,
+    /// Least factor on the configured weight; 100 ÷ it is the largest.
+    pub floor_percent: u32,
+    /// Difference from the mean below which a weight stays.
+    pub hysteresis_percent: u32,
+    /// Mean use below which weights stay.
+    pub idle_percent: u32,
+    /// Age from which on a report counts no more.
+    pub stale_ms: u64,
+}
+
+impl Default for WeightsConfig {
+    fn default() -> Self {
+        Self {
+            follow_load: false,
+            every_ms: 5000,
+            average_percent: 30,
+            step_percent: 25,
+            floor_percent: 20,
+            hysteresis_percent: 10,
+            idle_percent: 5,
+            stale_ms: 5000,
+        }
+    }
+}
+
+fn slots() -> u32 {
+    4093
+}
+
+fn drain_s() -> u64 {
+    3600
+}
+
+fn weight() -> f64 {
+    1.0
+}
+
+/// Fault of a configuration.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// No service.
+    #[error("found no [[service]], expected one at least")]
+    NoService,
+    /// Name that cannot stand in commands, rules of a firewall and metrics.
+    #[error("found {what} {name:?}, expected 1 to 40 of a-z, 0-9, '-', beginning with a letter")]
+    Name {
+        /// Service or server.
+        what: &'static str,
+        /// Name as found.
+        name: String,
+    },
+    /// Name that is given twice.
+    #[error("found two of the name {name:?} ({what}), expected names that differ")]
+    Twice {
+        /// Service or server.
+        what: &'static str,
+        /// Name as found.
+        name: String,
+    },
+    /// Address and port that two services have.
+    #[error("services {first:?} and {second:?} both have {address} port {port}")]
+    SameAddress {
+        /// First service.
+        first: String,
+        /// Second service.
+        second: String,
+        /// Address.
+        address: IpAddr,
+        /// Port.
+        port: u16,
+    },
+    /// Service without an address, or with two of one family.
+    #[error(
+        "service {service:?} has {found} addresses of {family}, expected one at most, and one in all at least"
+    )]
+    Addresses {
+        /// Service.
+        service: String,
+        /// Family.
+        family: &'static str,
+        /// Addresses found.
+        found: usize,
+    },
+    /// Server without an address of a family of its service.
+    #[error(
+        "server {server:?} has {found} addresses of {family}, expected one as service {service:?} has one"
+    )]
+    ServerAddress {
+        /// Service.
+        service: String,
+        /// Server.
+        server: String,
+        /// Family.
+        family: &'static str,
+        /// Addresses found.
+        found: usize,
+    },
+    /// Number outside its range.
+    #[error("{service:?}: found {key} = {found}, expected {expected}")]
+    Range {
+        /// Service.
+        service: String,
+        /// Key in the file.
+        key: &'static str,
+        /// Number as found.
+        found: f64,
+        /// Range.
+        expected: &'static str,
+    },
+}
+
+impl ServerConfig {
+    /// Returns the address of the family of `virtual_address`.
+    #[must_use]
+    pub fn address_for(&self, virtual_address: IpAddr) -> Option<IpAddr> {
+        let is_v4 = virtual_address.is_ipv4();
+        self.addresses
+            .iter()
+            .copied()
+            .find(|own| own.is_ipv4() == is_v4)
+    }
+
+    /// Checks the server as one of `service`.
+    ///
+    /// # Errors
+    ///
+    /// The first fault.
+    pub fn check(&self, service: &ServiceConfig) -> Result<(), ConfigError> {
+        check_name("server", &self.name)?;
+        for (family, is_v4) in [("IPv4", true), ("IPv6", false)] {
+            let of = |all: &[IpAddr]| all.iter().filter(|own| own.is_ipv4() == is_v4).count();
+            let (needed, found) = (of(&service.addresses), of(&self.addresses));
+            if found > 1 || found < needed {
+                return Err(ConfigError::ServerAddress {
+                    service: service.name.clone(),
+                    server: self.name.clone(),
+                    family,
+                    found,
+                });
+            }
+        }
+        check_range(
+            service,
+            "weight",
+            self.weight,
+            0.001..=1000.0,
+            "0.001 to 1000",
+        )?;
+        let port = f64::from(self.port.unwrap_or(service.port));
+        check_range(service, "port", port, 1.0..=65_535.0, "1 to 65535")
+    }
+}
+
+fn check_range(
+    service: &ServiceConfig,
+    key: &'static str,
+    found: f64,
+    range: std::ops::RangeInclusive<f64>,
+    expected: &'static str,
+) -> Result<(), ConfigError> {
+    if range.contains(&found) {
+        return Ok(());
+    }
+    Err(ConfigError::Range {
+        service: service.name.clone(),
+        key,
+        found,
+        expected,
+    })
+}
+
+fn check_name(what: &'static str, name: &str) -> Result<(), ConfigError> {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_good = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.len() <= 40
+        && name.chars().all(is_inner);
+    if is_good {
+        return Ok(());
+    }
+    Err(ConfigError::Name {
+        what,
+        name: name.to_owned(),
+    })
+}
+
+impl ServiceConfig {
+    /// Checks the service by itself.
+    ///
+    /// # Errors
+    ///
+    /// The first fault.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        check_name("service", &self.name)?;
+        for (family, is_v4) in [("IPv4", true), ("IPv6", false)] {
+            let found = self.addresses.iter().filter(|own| own.is_ipv4() == is_v4);
+            let found = found.count();
+            if found > 1 || self.addresses.is_empty() {
+                return Err(ConfigError::Addresses {
+                    service: self.name.clone(),
+                    family,
+                    found,
+                });
+            }
+        }
+        let known = |key, found: u64, range: std::ops::RangeInclusive<f64>, expected| {
+            check_range(self, key, found as f64, range, expected)
+        };
+        known("port", self.port.into(), 1.0..=65_535.0, "1 to 65535")?;
+        if ![251, 1021, 4093, 16_381, 65_537].contains(&self.slots) {
+            let found = f64::from(self.slots);
+            let range = 1.0..=0.0;
+            return check_range(
+                self,
+                "slots",
+                found,
+                range,
+                "251, 1021, 4093, 16381 or 65537",
+            );
+        }
+        known("drain_s", self.drain_s, 1.0..=86_400.0, "1 to 86400")?;
+        let health = &self.health;
+        known(
+            "health.every_ms",
+            health.every_ms,
+            10.0..=600_000.0,
+            "10 to 600000",
+        )?;
+        known(
+            "health.timeout_ms",
+            health.timeout_ms,
+            10.0..=600_000.0,
+            "10 to 600000",
+        )?;
+        known("health.rise", health.rise.into(), 1.0..=100.0, "1 to 100")?;
+        known("health.fall", health.fall.into(), 1.0..=100.0, "1 to 100")?;
+        let weights = &self.weights;
+        known(
+            "weights.every_ms",
+            weights.every_ms,
+            100.0..=600_000.0,
+            "100 to 600000",
+        )?;
+        let percents = [
+            ("weights.average_percent", weights.average_percent),
+            ("weights.step_percent", weights.step_percent),
+            ("weights.floor_percent", weights.floor_percent),
+        ];
+        for (key, found) in percents {
+            known(key, found.into(), 1.0..=100.0, "1 to 100")?;
+        }
+        let mut names = BTreeSet::new();
+        for server in &self.servers {
+            server.check(self)?;
+            if !names.insert(&server.name) {
+                return Err(ConfigError::Twice {
+                    what: "server",
+                    name: server.name.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks services that one director has.
+///
+/// # Errors
+///
+/// The first fault.
+pub fn check_services(services: &[ServiceConfig]) -> Result<(), ConfigError> {
+    if services.is_empty() {
+        return Err(ConfigError::NoService);
+    }
+    for (place, service) in services.iter().enumerate() {
+        service.check()?;
+        for other in &services[..place] {
+            if other.name == service.name {
+                return Err(ConfigError::Twice {
+                    what: "service",
+                    name: service.name.clone(),
+                });
+            }
+            let shared = other
+                .addresses
+                .iter()
+                .find(|own| service.addresses.contains(own));
+            if let Some(address) = shared.filter(|_| other.port == service.port) {
+                return Err(ConfigError::SameAddress {
+                    first: other.name.clone(),
+                    second: service.name.clone(),
+                    address: *address,
+                    port: service.port,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn service() -> ServiceConfig {
+        let server = |number: u8| ServerConfig {
+            name: format!("s{number}"),
+            addresses: vec![IpAddr::from([10, 80, 0, 10 + number])],
+            port: None,
+            weight: 1.0,
+            agent: None,
+        };
+        ServiceConfig {
+            name: "files".to_owned(),
+            addresses: vec![IpAddr::from([10, 80, 0, 100])],
+            port: 80,
+            slots: slots(),
+            drain_s: drain_s(),
+            health: HealthConfig::default(),
+            weights: WeightsConfig::default(),
+            servers: (1..=6).map(server).collect(),
+        }
+    }
+
+    #[test]
+    fn each_fault_of_a_configuration_names_what_was_found() {
+        let faults: [(&str, fn(&mut ServiceConfig)); 8] = [
+            ("found service \"Files\"", |service| {
+                service.name = "Files".into()
+            }),
+            ("has 0 addresses of IPv4", |service| {
+                service.addresses.clear()
+            }),
+            ("found port = 0", |service| service.port = 0),
+            ("found slots = 4096", |service| service.slots = 4096),
+            ("two of the name \"s1\"", |service| {
+                service.servers[1].name = "s1".into()
+            }),
+            ("server \"s2\" has 0 addresses of IPv4", |service| {
+                service.servers[1].addresses = vec!["fd00::2".parse().expect("an address")];
+            }),
+            ("found weight = 0", |service| {
+                service.servers[0].weight = 0.0
+            }),
+            ("found weight = NaN", |service| {
+                service.servers[0].weight = f64::NAN
+            }),
+        ];
+        assert_eq!(service().check(), Ok(()));
+        for (expected, damage) in faults {
+            let mut damaged = service();
+            damage(&mut damaged);
+            let error = damaged.check().expect_err(expected).to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        let mut other = service();
+        other.name = "other".to_owned();
+        let error = check_services(&[service(), other])
+            .expect_err("one address")
+            .to_string();
+        assert!(error.contains("10.80.0.100 port 80"), "{error}");
+        assert_eq!(check_services(&[]), Err(ConfigError::NoService));
+    }
+}

@@ -1,0 +1,132 @@
+//! Rules of the machine, read back.
+
+use super::render::table;
+use crate::plane::{Counted, Installed, PlaneError};
+use crate::tool::NFT;
+use serde_json::Value;
+use sheaf_serve::Flow;
+use std::collections::BTreeMap;
+
+/// Returns the objects of the table of a service; `None` if there is no table.
+fn objects(service: &str) -> Result<Option<Vec<Value>>, PlaneError> {
+    let tables = NFT.json(&["-j", "list", "tables", "netdev"])?;
+    let name = table(service);
+    let rows = tables["nftables"].as_array().cloned().unwrap_or_default();
+    if !rows.iter().any(|row| row["table"]["name"] == name.as_str()) {
+        return Ok(None);
+    }
+    let found = NFT.json(&["-j", "list", "table", "netdev", &name])?;
+    Ok(Some(
+        found["nftables"].as_array().cloned().unwrap_or_default(),
+    ))
+}
+
+/// Returns the value of an element without its timeout.
+fn bare(element: &Value) -> &Value {
+    let value = &element["elem"]["val"];
+    if value.is_null() { element } else { value }
+}
+
+/// Returns the elements of a map as pairs of key and value.
+fn pairs(map: &Value) -> Vec<(Value, Value)> {
+    let elements = map["elem"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let pair = |element: &Value| {
+        let pair = element.as_array()?;
+        Some((bare(pair.first()?).clone(), pair.get(1)?.clone()))
+    };
+    elements.iter().filter_map(pair).collect()
+}
+
+fn flow(key: &Value) -> Option<Flow> {
+    let parts = key["concat"].as_array()?;
+    let port = parts.get(1)?;
+    Some(Flow {
+        address: parts.first()?.as_str()?.parse().ok()?,
+        port: u16::try_from(port.as_u64()?).ok()?,
+    })
+}
+
+fn number(value: &Value) -> Option<u32> {
+    let text = value.as_str().map(str::trim);
+    let hex = text.and_then(|text| text.strip_prefix("0x"));
+    value
+        .as_u64()
+        .and_then(|number| u32::try_from(number).ok())
+        .or_else(|| hex.and_then(|hex| u32::from_str_radix(hex, 16).ok()))
+        .or_else(|| text?.parse().ok())
+}
+
+/// Returns what the machine follows.
+pub(super) fn installed(service: &str) -> Result<Option<Installed>, PlaneError> {
+    let Some(objects) = objects(service)? else {
+        return Ok(None);
+    };
+    let map = |name: &str| {
+        let found = objects.iter().find(|object| object["map"]["name"] == name);
+        found
+            .map(|object| pairs(&object["map"]))
+            .unwrap_or_default()
+    };
+    // Servers by hardware address: the names of their counters without the prefix.
+    let name_of_counter = |value: &Value| {
+        let name = value.as_str()?.strip_prefix("to_")?;
+        Some(name.replace('_', "-"))
+    };
+    let servers = map("server").into_iter();
+    let servers = servers.filter_map(|(mac, counter)| Some((mac, name_of_counter(&counter)?)));
+    let servers: Vec<(Value, String)> = servers.collect();
+    let server = |mac: &Value| {
+        let found = servers.iter().find(|(known, _)| known == mac);
+        found.map(|(_, name)| name.clone()).unwrap_or_default()
+    };
+    let numbered = |name| {
+        let all = map(name).into_iter();
+        all.filter_map(|(key, mac)| Some((number(&key)?, server(&mac))))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let mut flows = BTreeMap::new();
+    for name in ["fresh4", "fresh6"] {
+        let found = objects.iter().find(|object| object["set"]["name"] == name);
+        let elements = found.and_then(|object| object["set"]["elem"].as_array());
+        for element in elements.into_iter().flatten() {
+            let key = bare(element);
+            if let Some(flow) = flow(key) {
+                flows.insert(flow, server(&key["concat"][2]));
+            }
+        }
+    }
+    for name in ["pin4", "pin6"] {
+        for (key, mac) in map(name) {
+            if let Some(flow) = flow(&key) {
+                flows.insert(flow, server(&mac));
+            }
+        }
+    }
+    Ok(Some(Installed {
+        slots: numbered("slot").into_values().collect(),
+        moving: numbered("moving"),
+        flows,
+    }))
+}
+
+/// Returns the counters of the servers.
+pub(super) fn counters(service: &str) -> Result<BTreeMap<String, Counted>, PlaneError> {
+    let found = NFT.json(&["-j", "list", "counters", "table", "netdev", &table(service)])?;
+    let rows = found["nftables"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let counted = rows.iter().filter_map(|row| {
+        let counter = &row["counter"];
+        let name = counter["name"].as_str()?.strip_prefix("to_")?;
+        let counted = Counted {
+            packets: counter["packets"].as_u64()?,
+            bytes: counter["bytes"].as_u64()?,
+        };
+        Some((name.replace('_', "-"), counted))
+    });
+    Ok(counted.collect())
+}

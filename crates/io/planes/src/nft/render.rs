@@ -1,0 +1,353 @@
+//! Rules as text for `nft`.
+//!
+//! Text and not JSON: in nftables 1.0.6 the device of a chain of `netdev` is missing in JSON, and the update of a map
+//! has no form there.
+
+use sheaf_serve::{Flow, ServerId, Wanted};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+/// Priority of the chain: in front of all filters that people write.
+const PRIORITY: i32 = -300;
+/// Connections that are noted at most while their slots are on the move.
+const FRESH_MAX: u32 = 1 << 20;
+
+/// Hardware addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Macs {
+    /// That of the director.
+    pub(super) own: String,
+    /// Those of the servers.
+    pub(super) servers: BTreeMap<ServerId, String>,
+}
+
+impl Macs {
+    fn of(&self, id: ServerId) -> &str {
+        self.servers
+            .get(&id)
+            .map_or("00:00:00:00:00:00", String::as_str)
+    }
+}
+
+/// Returns the name of the table of a service.
+pub(super) fn table(service: &str) -> String {
+    format!("sheaf_{}", service.replace('-', "_"))
+}
+
+/// Returns the name of the counter of a server.
+pub(super) fn counter(server: &str) -> String {
+    format!("to_{}", server.replace('-', "_"))
+}
+
+/// Returns what removes the table of a service, also where there is none.
+pub(super) fn removal(service: &str) -> String {
+    let table = table(service);
+    format!("add table netdev {table}\ndelete table netdev {table}\n")
+}
+
+/// Family of addresses in the rules.
+struct Family {
+    number: u8,
+    source: &'static str,
+    target: &'static str,
+    of: fn(&IpAddr) -> bool,
+}
+
+const FAMILIES: [Family; 2] = [
+    Family {
+        number: 4,
+        source: "ip saddr",
+        target: "ip daddr",
+        of: IpAddr::is_ipv4,
+    },
+    Family {
+        number: 6,
+        source: "ip6 saddr",
+        target: "ip6 daddr",
+        of: IpAddr::is_ipv6,
+    },
+];
+
+/// Elements of the maps, by name of the map: key and value as text.
+type Elements = BTreeMap<&'static str, BTreeMap<String, String>>;
+
+fn elements(wanted: &Wanted, macs: &Macs) -> Elements {
+    let mut all = Elements::new();
+    for name in ["slot", "moving", "pin4", "pin6", "server"] {
+        all.insert(name, BTreeMap::new());
+    }
+    let mut add = |map, key: String, value: String| {
+        all.entry(map).or_default().insert(key, value);
+    };
+    for (slot, id) in wanted.slots.iter().enumerate() {
+        add("slot", slot.to_string(), macs.of(*id).to_owned());
+    }
+    for (slot, id) in &wanted.moving {
+        add("moving", slot.to_string(), macs.of(*id).to_owned());
+    }
+    for (flow, id) in &wanted.pins {
+        let Flow { address, port } = flow;
+        let map = if address.is_ipv4() { "pin4" } else { "pin6" };
+        add(map, format!("{address} . {port}"), macs.of(*id).to_owned());
+    }
+    for (id, place) in &wanted.servers {
+        add(
+            "server",
+            macs.of(*id).to_owned(),
+            format!("\"{}\"", counter(&place.name)),
+        );
+    }
+    all
+}
+
+/// Returns the text that makes the whole table, in place of one that may be there.
+pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs) -> String {
+    let name = table(&wanted.service);
+    let mut text = removal(&wanted.service);
+    let _ = writeln!(text, "table netdev {name} {{");
+    let flow = |number: u8| format!("ipv{number}_addr . inet_service");
+    let mut maps = vec![
+        (
+            "slot".to_owned(),
+            "mark : ether_addr".to_owned(),
+            String::new(),
+        ),
+        (
+            "moving".to_owned(),
+            "mark : ether_addr".to_owned(),
+            String::new(),
+        ),
+        (
+            "server".to_owned(),
+            "ether_addr : counter".to_owned(),
+            String::new(),
+        ),
+    ];
+    for Family { number, .. } in &FAMILIES {
+        let kind = format!("{} : ether_addr", flow(*number));
+        maps.push((format!("pin{number}"), kind, String::new()));
+    }
+    for (map, kind, flags) in maps {
+        let _ = writeln!(text, "  map {map} {{ type {kind};{flags} }}");
+    }
+    // A set of pairs and not a map: nftables 1.0.6 runs out of registers for the update of a map of IPv6 addresses.
+    for Family { number, .. } in &FAMILIES {
+        let kind = format!("{} . ether_addr", flow(*number));
+        let _ = writeln!(
+            text,
+            "  set fresh{number} {{ type {kind}; flags dynamic, timeout; timeout {fresh_s}s; size {FRESH_MAX}; }}"
+        );
+    }
+    for chain in ["out", "new4", "new6", "move4", "move6", "to4", "to6"] {
+        let _ = writeln!(text, "  chain {chain} {{ }}");
+    }
+    let _ = writeln!(
+        text,
+        "  chain in {{ type filter hook ingress device \"{interface}\" priority {PRIORITY}; policy accept; }}"
+    );
+    text.push_str("}\n");
+    let rule = |text: &mut String, chain: &str, rule: &str| {
+        let _ = writeln!(text, "add rule netdev {name} {chain} {rule}");
+    };
+    rule(&mut text, "out", &format!("ether saddr set {}", macs.own));
+    rule(&mut text, "out", "counter name ether daddr map @server");
+    rule(&mut text, "out", &format!("fwd to \"{interface}\""));
+    for family in &FAMILIES {
+        let Family {
+            number,
+            source,
+            target,
+            ..
+        } = family;
+        let key = format!("{source} . tcp sport . ether daddr");
+        let new = format!("new{number}");
+        rule(&mut text, &new, "ether daddr set meta mark map @moving");
+        rule(
+            &mut text,
+            &new,
+            &format!("update @fresh{number} {{ {key} }}"),
+        );
+        rule(&mut text, &new, "goto out");
+        for address in wanted.addresses.iter().filter(|own| (family.of)(own)) {
+            let port = wanted.port;
+            rule(
+                &mut text,
+                "in",
+                &format!("{target} {address} tcp dport {port} goto to{number}"),
+            );
+        }
+    }
+    let nothing = Wanted {
+        servers: BTreeMap::new(),
+        slots: Vec::new(),
+        moving: BTreeMap::new(),
+        pins: BTreeMap::new(),
+        ..wanted.clone()
+    };
+    text + &change((&nothing, &Macs::default()), (wanted, macs))
+}
+
+/// Returns the text that turns the state before into that behind.
+pub(super) fn change(before: (&Wanted, &Macs), behind: (&Wanted, &Macs)) -> String {
+    let (wanted, macs) = behind;
+    let name = table(&wanted.service);
+    let mut text = String::new();
+    for place in wanted.servers.values() {
+        let _ = writeln!(text, "add counter netdev {name} {}", counter(&place.name));
+    }
+    let (old, new) = (elements(before.0, before.1), elements(wanted, macs));
+    for (map, new) in &new {
+        let old = &old[map];
+        let gone = old
+            .iter()
+            .filter(|(key, value)| new.get(*key) != Some(*value));
+        let come = new
+            .iter()
+            .filter(|(key, value)| old.get(*key) != Some(*value));
+        let gone: Vec<&str> = gone.map(|(key, _)| key.as_str()).collect();
+        if !gone.is_empty() {
+            let gone = gone.join(", ");
+            let _ = writeln!(text, "delete element netdev {name} {map} {{ {gone} }}");
+        }
+        let come: Vec<String> = come
+            .map(|(key, value)| format!("{key} : {value}"))
+            .collect();
+        if !come.is_empty() {
+            let come = come.join(", ");
+            let _ = writeln!(text, "add element netdev {name} {map} {{ {come} }}");
+        }
+    }
+    for family in &FAMILIES {
+        steer(&mut text, &name, family, wanted);
+        follow(&mut text, &name, family, behind);
+    }
+    if wanted.moving.is_empty() {
+        for Family { number, .. } in &FAMILIES {
+            let _ = writeln!(text, "flush set netdev {name} fresh{number}");
+        }
+    }
+    text
+}
+
+/// Writes the rules of the path of a family, those alone that have something to do.
+fn steer(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
+    let Family { number, source, .. } = family;
+    let chain = format!("to{number}");
+    let _ = writeln!(text, "flush chain netdev {name} {chain}");
+    let mut rule = |rule: &str| {
+        let _ = writeln!(text, "add rule netdev {name} {chain} {rule}");
+    };
+    let key = format!("{source} . tcp sport");
+    if wanted.pins.keys().any(|flow| (family.of)(&flow.address)) {
+        rule(&format!("ether daddr set {key} map @pin{number} goto out"));
+    }
+    if wanted.slots.is_empty() {
+        return;
+    }
+    let hash = format!(
+        "jhash {key} mod {} seed {:#x}",
+        wanted.slots.len(),
+        Flow::SEED
+    );
+    rule(&format!("meta mark set {hash}"));
+    if !wanted.moving.is_empty() {
+        rule(&format!("meta mark @moving jump move{number}"));
+    }
+    rule("ether daddr set meta mark map @slot goto out");
+}
+
+/// Writes the rules for slots on the move: a new connection goes to the new server and is noted with it, one that was
+/// noted goes where it began, and any other returns to the slots.
+fn follow(text: &mut String, name: &str, family: &Family, (wanted, macs): (&Wanted, &Macs)) {
+    let Family { number, source, .. } = family;
+    let chain = format!("move{number}");
+    let _ = writeln!(text, "flush chain netdev {name} {chain}");
+    if wanted.moving.is_empty() {
+        return;
+    }
+    let mut rule = |rule: &str| {
+        let _ = writeln!(text, "add rule netdev {name} {chain} {rule}");
+    };
+    rule(&format!("tcp flags & (syn | ack) == syn goto new{number}"));
+    let noted = format!("{source} . tcp sport . ether daddr @fresh{number} goto out");
+    rule("ether daddr set meta mark map @moving");
+    rule(&noted);
+    for id in &wanted.former {
+        rule(&format!("ether daddr set {}", macs.of(*id)));
+        rule(&noted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheaf_serve::ServerPlace;
+    use std::collections::BTreeSet;
+
+    fn wanted() -> (Wanted, Macs) {
+        let place = |number: u32| ServerPlace {
+            name: format!("s-{number}"),
+            addresses: Vec::new(),
+            port: 80,
+        };
+        let ids = [ServerId(0), ServerId(1)];
+        let wanted = Wanted {
+            service: "files".to_owned(),
+            addresses: vec!["10.80.0.100".parse().expect("an address")],
+            port: 80,
+            servers: ids.map(|id| (id, place(id.0))).into(),
+            slots: vec![ids[0], ids[1], ids[0]],
+            moving: BTreeMap::new(),
+            former: BTreeSet::new(),
+            pins: BTreeMap::new(),
+        };
+        let macs = Macs {
+            own: "02:00:00:00:00:02".to_owned(),
+            servers: ids
+                .map(|id| (id, format!("02:00:00:00:00:1{}", id.0)))
+                .into(),
+        };
+        (wanted, macs)
+    }
+
+    #[test]
+    fn a_change_is_what_differs() {
+        let (before, macs) = wanted();
+        let mut behind = before.clone();
+        behind.slots[1] = ServerId(0);
+        behind.moving.insert(2, ServerId(1));
+        let text = change((&before, &macs), (&behind, &macs));
+        assert!(
+            text.contains("delete element netdev sheaf_files slot { 1 }\n"),
+            "{text}"
+        );
+        assert!(text.contains("add element netdev sheaf_files slot { 1 : 02:00:00:00:00:10 }\n"));
+        assert!(text.contains("add element netdev sheaf_files moving { 2 : 02:00:00:00:00:11 }\n"));
+        assert!(text.contains("meta mark @moving jump move4"), "{text}");
+        assert!(!text.contains("flush set"), "{text}");
+        let text = change((&behind, &macs), (&before, &macs));
+        assert!(
+            text.contains("delete element netdev sheaf_files moving { 2 }\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("flush set netdev sheaf_files fresh4\n"),
+            "{text}"
+        );
+        assert!(!text.contains("@moving jump"), "{text}");
+    }
+
+    #[test]
+    fn without_a_server_packets_go_on_to_the_machine_itself() {
+        let (mut wanted, macs) = wanted();
+        wanted.slots.clear();
+        wanted.servers.clear();
+        let text = whole("eth0", 60, &wanted, &macs);
+        assert!(!text.contains("jhash"), "{text}");
+        assert!(
+            text.contains("ip daddr 10.80.0.100 tcp dport 80 goto to4"),
+            "{text}"
+        );
+    }
+}

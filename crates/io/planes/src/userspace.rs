@@ -1,0 +1,289 @@
+//! Plane in user space: a proxy that takes connections at the virtual address and makes one to the server.
+//!
+//! Both directions go through pipes of the kernel (`splice`), so no byte is copied into this process. It needs no
+//! rights, and costs what a proxy costs: every byte passes the director. A connection stays with its server as long
+//! as it lives, whatever the table says meanwhile.
+
+mod pump;
+
+use crate::plane::{Counted, Installed, Plane, PlaneError};
+use sheaf_serve::{Flow, ServerId, ServerPlace, Wanted, slot_of};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tracing::{debug, warn};
+
+/// Connections that wait to be taken.
+const BACKLOG: i32 = 4096;
+/// Pause after a connection could not be taken, for instance because no file descriptor is left.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Longest time of a connection to a server; the next server is tried then.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// What the tasks of a service share.
+#[derive(Debug)]
+struct Shared {
+    wanted: RwLock<Arc<Wanted>>,
+    counted: Mutex<BTreeMap<String, Arc<Counters>>>,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    connections: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// Service that is served: a thread with the listeners.
+#[derive(Debug)]
+struct Serving {
+    shared: Arc<Shared>,
+    listens: BTreeSet<SocketAddr>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // A panic was printed there.
+        }
+    }
+}
+
+/// Proxy.
+#[derive(Debug, Default)]
+pub(crate) struct Userspace {
+    services: BTreeMap<String, Serving>,
+}
+
+impl Userspace {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Plane for Userspace {
+    fn apply(&mut self, wanted: &Wanted) -> Result<(), PlaneError> {
+        let listens: BTreeSet<SocketAddr> = wanted
+            .addresses
+            .iter()
+            .map(|address| SocketAddr::new(*address, wanted.port))
+            .collect();
+        if let Some(serving) = self.services.get(&wanted.service)
+            && serving.listens == listens
+        {
+            let mut held = serving
+                .shared
+                .wanted
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            *held = Arc::new(wanted.clone());
+            return Ok(());
+        }
+        let serving = Serving::begin(wanted, listens)?;
+        self.services.insert(wanted.service.clone(), serving);
+        Ok(())
+    }
+
+    fn read_back(&mut self, service: &str) -> Result<Option<Installed>, PlaneError> {
+        let Some(serving) = self.services.get(service) else {
+            return Ok(None);
+        };
+        let wanted = serving.shared.wanted();
+        let name = |id: &ServerId| {
+            let place = wanted.servers.get(id);
+            place.map(|place| place.name.clone()).unwrap_or_default()
+        };
+        Ok(Some(Installed {
+            slots: wanted.slots.iter().map(name).collect(),
+            moving: wanted
+                .moving
+                .iter()
+                .map(|(slot, id)| (*slot, name(id)))
+                .collect(),
+            flows: wanted
+                .pins
+                .iter()
+                .map(|(flow, id)| (*flow, name(id)))
+                .collect(),
+        }))
+    }
+
+    fn counters(&mut self, service: &str) -> Result<BTreeMap<String, Counted>, PlaneError> {
+        let Some(serving) = self.services.get(service) else {
+            return Ok(BTreeMap::new());
+        };
+        let held = serving
+            .shared
+            .counted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let counted = held.iter().map(|(name, counters)| {
+            let counted = Counted {
+                packets: counters.connections.load(Ordering::Relaxed),
+                bytes: counters.bytes.load(Ordering::Relaxed),
+            };
+            (name.clone(), counted)
+        });
+        Ok(counted.collect())
+    }
+
+    fn undo(&mut self, service: &str) -> Result<(), PlaneError> {
+        self.services.remove(service);
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn wanted(&self) -> Arc<Wanted> {
+        Arc::clone(&self.wanted.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn counters(&self, server: &str) -> Arc<Counters> {
+        let mut held = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(held.entry(server.to_owned()).or_default())
+    }
+}
+
+impl Serving {
+    fn begin(wanted: &Wanted, listens: BTreeSet<SocketAddr>) -> Result<Self, PlaneError> {
+        let mut listeners = Vec::new();
+        for address in &listens {
+            let listener = listen(*address);
+            listeners.push(listener.map_err(|error| PlaneError::Listen {
+                address: *address,
+                error,
+            })?);
+        }
+        let shared = Arc::new(Shared {
+            wanted: RwLock::new(Arc::new(wanted.clone())),
+            counted: Mutex::default(),
+        });
+        let (stop, stopped) = watch::channel(false);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(PlaneError::Thread)?;
+        let state = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name(format!("serve-{}", wanted.service));
+        let thread = thread.spawn(move || runtime.block_on(serve(listeners, state, stopped)));
+        Ok(Self {
+            shared,
+            listens,
+            stop,
+            thread: Some(thread.map_err(PlaneError::Thread)?),
+        })
+    }
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// Takes connections until the plane stops; those that go on end with it.
+async fn serve(
+    listeners: Vec<TcpListener>,
+    shared: Arc<Shared>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    for listener in listeners {
+        let shared = Arc::clone(&shared);
+        match tokio::net::TcpListener::from_std(listener) {
+            Ok(listener) => drop(tokio::spawn(take(listener, shared))),
+            Err(error) => warn!(%error, "A listener of the plane cannot be used"),
+        }
+    }
+    let _ = stopped.wait_for(|is_stopped| *is_stopped).await;
+}
+
+async fn take(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
+    loop {
+        match listener.accept().await {
+            Ok((client, peer)) => {
+                let shared = Arc::clone(&shared);
+                drop(tokio::spawn(async move {
+                    if let Err(error) = relay(client, peer, &shared).await {
+                        debug!(%peer, %error, "A connection has ended");
+                    }
+                }));
+            }
+            Err(error) => {
+                warn!(%error, "No connection can be taken; trying again");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Returns the servers of a connection, that of the table first; others follow if it does not answer.
+fn places(wanted: &Wanted, flow: Flow) -> Vec<&ServerPlace> {
+    let slots = u32::try_from(wanted.slots.len()).unwrap_or(u32::MAX);
+    if slots == 0 {
+        return Vec::new();
+    }
+    let slot = slot_of(flow, slots);
+    let first = wanted
+        .moving
+        .get(&slot)
+        .or_else(|| wanted.slots.get(slot as usize));
+    let others = wanted.slots.iter().skip(slot as usize).chain(&wanted.slots);
+    let mut ids: Vec<ServerId> = first.copied().into_iter().collect();
+    for id in others {
+        if !ids.contains(id) {
+            ids.push(*id);
+        }
+    }
+    ids.iter().filter_map(|id| wanted.servers.get(id)).collect()
+}
+
+async fn relay(client: TcpStream, peer: SocketAddr, shared: &Shared) -> std::io::Result<()> {
+    let address: IpAddr = peer.ip().to_canonical();
+    let flow = Flow {
+        address,
+        port: peer.port(),
+    };
+    let wanted = shared.wanted();
+    let local = client.local_addr()?;
+    let mut refused = None;
+    for place in places(&wanted, flow) {
+        let is_v4 = local.is_ipv4();
+        let own = place.addresses.iter().find(|own| own.is_ipv4() == is_v4);
+        let Some(own) = own.or(place.addresses.first()) else {
+            continue;
+        };
+        let connecting = TcpStream::connect(SocketAddr::new(*own, place.port));
+        match tokio::time::timeout(CONNECT, connecting).await {
+            Ok(Ok(server)) => {
+                let counters = shared.counters(&place.name);
+                counters.connections.fetch_add(1, Ordering::Relaxed);
+                client.set_nodelay(true)?;
+                server.set_nodelay(true)?;
+                return pump::both(&client, &server, &counters.bytes).await;
+            }
+            Ok(Err(error)) => refused = Some(error),
+            Err(_) => refused = Some(std::io::ErrorKind::TimedOut.into()),
+        }
+    }
+    // No answer is better than a wrong one: the client sees a reset.
+    let _ = socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO));
+    Err(refused.unwrap_or_else(|| std::io::Error::other("no server is well")))
+}

@@ -1,0 +1,125 @@
+//! Configuration of a director, in TOML.
+
+use crate::error::GatewayError;
+use serde::{Deserialize, Serialize};
+use sheaf_planes::{PlaneConfig, planes};
+use sheaf_serve::{ServiceConfig, check_services};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Port of a director for orders and its state.
+const PORT: u16 = 7400;
+
+/// Services of a director, and the director itself.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct GatewayConfig {
+    /// The director.
+    #[serde(default)]
+    pub director: DirectorConfig,
+    /// Services.
+    #[serde(default, rename = "service")]
+    pub services: Vec<ServiceConfig>,
+}
+
+/// The director itself.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DirectorConfig {
+    /// Name in its state and logs.
+    pub name: String,
+    /// Name of the plane.
+    pub plane: String,
+    /// Network interface at which packets of clients come in; planes in user space need none.
+    pub interface: String,
+    /// Address of HTTP for orders and the state. Whoever reaches it can give orders.
+    pub listen: SocketAddr,
+    /// What becomes of the plane when the director stops.
+    pub on_stop: OnStop,
+    /// File in which drains, weights and further servers outlive the director; none by default.
+    pub state: Option<PathBuf>,
+}
+
+/// What becomes of the plane when the director stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnStop {
+    /// The kernel goes on with the table as it is.
+    #[default]
+    Keep,
+    /// The table is removed: no new connection comes through.
+    Undo,
+}
+
+impl Default for DirectorConfig {
+    fn default() -> Self {
+        Self {
+            name: "director".to_owned(),
+            plane: planes()[0].name.to_owned(),
+            interface: String::new(),
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
+            on_stop: OnStop::Keep,
+            state: None,
+        }
+    }
+}
+
+impl GatewayConfig {
+    /// Reads and checks a configuration.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be read, or the first fault.
+    pub fn load(path: &Path) -> Result<Self, GatewayError> {
+        let text = std::fs::read_to_string(path).map_err(|error| GatewayError::Read {
+            path: path.to_owned(),
+            error,
+        })?;
+        let config: Self = toml::from_str(&text).map_err(|error| GatewayError::Parse {
+            path: path.to_owned(),
+            text: error.to_string(),
+        })?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Checks the configuration.
+    ///
+    /// # Errors
+    ///
+    /// The first fault.
+    pub fn check(&self) -> Result<(), GatewayError> {
+        check_services(&self.services)?;
+        let director = &self.director;
+        sheaf_planes::named(&director.plane, &self.plane())?;
+        if director.interface.is_empty() && self.is_direct_return() {
+            return Err(GatewayError::Key {
+                key: "interface",
+                found: String::new(),
+                expected: format!(
+                    "the name of a network interface, which plane {:?} needs",
+                    director.plane
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether packets reach the servers as clients sent them, and answers go past the director.
+    #[must_use]
+    pub fn is_direct_return(&self) -> bool {
+        let mut rows = planes().iter();
+        let row = rows.find(|row| row.name == self.director.plane);
+        row.is_some_and(|row| row.is_direct_return)
+    }
+
+    /// Options of the plane.
+    #[must_use]
+    pub fn plane(&self) -> PlaneConfig {
+        let longest = self.services.iter().map(|service| service.drain_s).max();
+        PlaneConfig {
+            interface: self.director.interface.clone(),
+            fresh_s: longest.unwrap_or(3600) + 60,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Threads that check servers and ask their agents.
+
+use super::Event;
+use crate::agent_client::AgentClient;
+use crate::check::check;
+use sheaf_serve::{HealthConfig, ServerConfig, ServerId, Service, ServiceConfig};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tracing::error;
+
+/// Time between two questions for the load of a server.
+const LOAD_EVERY: Duration = Duration::from_secs(1);
+/// Questions for connections that wait for one agent.
+const QUESTIONS: usize = 8;
+
+/// Threads of one server of one service.
+#[derive(Debug)]
+struct Probe {
+    /// Dropped to end the thread that checks.
+    check: Option<SyncSender<()>>,
+    /// Questions for the agent; dropped to end its thread.
+    questions: Option<SyncSender<u64>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.check = None;
+        self.questions = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join(); // A panic was printed there.
+        }
+    }
+}
+
+/// Threads of all servers.
+#[derive(Debug)]
+pub(super) struct Probes {
+    events: SyncSender<Event>,
+    /// Whether packets reach the servers with the virtual address; else with that of the server.
+    is_direct_return: bool,
+    all: BTreeMap<(usize, ServerId), Probe>,
+}
+
+impl Probes {
+    pub(super) fn new(events: SyncSender<Event>, is_direct_return: bool) -> Self {
+        Self {
+            events,
+            is_direct_return,
+            all: BTreeMap::new(),
+        }
+    }
+
+    /// Starts threads for servers that have none. Those of servers that are gone end by themselves after their next
+    /// report, as they are not waited for here.
+    pub(super) fn follow(&mut self, services: &[Service]) {
+        for (at, service) in services.iter().enumerate() {
+            for (id, server) in service.servers() {
+                if !self.all.contains_key(&(at, id)) {
+                    let probe = self.start((at, id), service.config(), server);
+                    self.all.insert((at, id), probe);
+                }
+            }
+            let is_there = |id: ServerId| service.servers().any(|(one, _)| one == id);
+            for ((_, id), probe) in self.all.range_mut((at, ServerId(0))..(at + 1, ServerId(0))) {
+                if !is_there(*id) {
+                    probe.check = None;
+                    probe.questions = None;
+                }
+            }
+        }
+    }
+
+    fn start(
+        &self,
+        key: (usize, ServerId),
+        service: &ServiceConfig,
+        server: &ServerConfig,
+    ) -> Probe {
+        Probe::start(&self.events, key, service, server, self.is_direct_return)
+    }
+
+    /// Asks the agent of a server for its connections. Returns whether it has one that is not busy.
+    pub(super) fn ask(&self, at: usize, id: ServerId, question: u64) -> bool {
+        let probe = self.all.get(&(at, id));
+        let questions = probe.and_then(|probe| probe.questions.as_ref());
+        questions.is_some_and(|questions| match questions.try_send(question) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+        })
+    }
+
+    /// Ends all threads. Their last reports are read by no one, so the channel must have room or be gone.
+    pub(super) fn stop(&mut self) {
+        for probe in self.all.values_mut() {
+            probe.check = None;
+            probe.questions = None;
+            probe.threads.clear(); // They end by themselves, at the latest with their timeouts.
+        }
+    }
+}
+
+impl Probe {
+    fn start(
+        events: &SyncSender<Event>,
+        key: (usize, ServerId),
+        service: &ServiceConfig,
+        server: &ServerConfig,
+        is_direct_return: bool,
+    ) -> Self {
+        let mut probe = Self {
+            check: None,
+            questions: None,
+            threads: Vec::new(),
+        };
+        let port = server.port.unwrap_or(service.port);
+        if let Some(address) = server.addresses.first() {
+            let (stop, stopped) = sync_channel(1);
+            let (events, health) = (events.clone(), service.health.clone());
+            let (name, address) = (server.name.clone(), SocketAddr::new(*address, port));
+            let work = move || checks(&events, key, &health, &name, address, &stopped);
+            probe.spawn("serve-check", work);
+            probe.check = Some(stop);
+        }
+        if let Some(agent) = server.agent {
+            let (questions, asked) = sync_channel(QUESTIONS);
+            let events = events.clone();
+            let addresses = match is_direct_return {
+                true => &service.addresses,
+                false => &server.addresses,
+            };
+            let client = AgentClient::new(agent, addresses, port);
+            probe.spawn("serve-ask", move || {
+                questions_of(&events, key, &client, &asked)
+            });
+            probe.questions = Some(questions);
+        }
+        probe
+    }
+
+    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) {
+        match std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(work)
+        {
+            Ok(thread) => self.threads.push(thread),
+            // The server stays down, which is seen; another try comes with the next director.
+            Err(error) => error!(%error, "A thread cannot be started: its server is not checked"),
+        }
+    }
+}
+
+/// Checks a server until the other end of `stopped` is dropped.
+fn checks(
+    events: &SyncSender<Event>,
+    (at, id): (usize, ServerId),
+    health: &HealthConfig,
+    name: &str,
+    address: SocketAddr,
+    stopped: &Receiver<()>,
+) {
+    let every = Duration::from_millis(health.every_ms);
+    let timeout = Duration::from_millis(health.timeout_ms);
+    loop {
+        let began = Instant::now();
+        let result = check(&health.kind, name, address, timeout);
+        if events.send(Event::Check(at, id, result)).is_err() {
+            return;
+        }
+        let left = every.saturating_sub(began.elapsed());
+        if stopped.recv_timeout(left) == Err(RecvTimeoutError::Disconnected) {
+            return;
+        }
+    }
+}
+
+/// Asks an agent: for connections when there is a question, for the load from time to time.
+fn questions_of(
+    events: &SyncSender<Event>,
+    (at, id): (usize, ServerId),
+    client: &AgentClient,
+    asked: &Receiver<u64>,
+) {
+    loop {
+        let question = match asked.recv_timeout(LOAD_EVERY) {
+            Ok(question) => Some(question),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let answer = client.ask();
+        let sent = match (question, answer) {
+            (Some(question), Ok(answer)) => {
+                events.send(Event::Flows(at, id, question, answer.flows))
+            }
+            (Some(question), Err(_)) => events.send(Event::NoFlows(at, id, question)),
+            (None, Ok(answer)) => events.send(Event::Load(at, id, answer.load)),
+            // A server whose agent is silent is known by its checks.
+            (None, Err(_)) => Ok(()),
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! HTTP of a director: orders, explanations, the state.
+
+use crate::director::{Ask, Event, Status};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use sheaf_serve::{Explained, Flow, Order, Trial};
+use std::sync::mpsc::SyncSender;
+use tokio::sync::oneshot;
+
+/// Order of an operator, as the body of a request.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct OrderRequest {
+    /// The order.
+    pub order: Order,
+    /// Whether to say only what would move.
+    #[serde(default)]
+    pub is_trial: bool,
+}
+
+/// Body of an answer that refuses.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Refusal {
+    /// Why.
+    pub error: String,
+}
+
+/// Service that was asked for, and whether it is there.
+#[derive(Debug)]
+pub enum Named<T> {
+    /// Answer of the service.
+    Found(T),
+    /// No service has this name; names there are.
+    Unknown(Vec<String>),
+}
+
+/// Returns every route with its handler.
+pub(crate) fn router(events: SyncSender<Event>) -> Router {
+    Router::new()
+        .route("/status", get(status))
+        .route("/services/{service}/orders", post(order))
+        .route("/services/{service}/explain", get(explain))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .with_state(events)
+}
+
+type Events = State<SyncSender<Event>>;
+
+fn refuse(status: StatusCode, error: impl ToString) -> Response {
+    let error = error.to_string();
+    (status, Json(Refusal { error })).into_response()
+}
+
+/// Asks the thread of the director and waits for its answer.
+async fn ask<T>(
+    events: &SyncSender<Event>,
+    ask: impl FnOnce(oneshot::Sender<T>) -> Ask,
+) -> Result<T, Response> {
+    let busy = || {
+        refuse(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the director is busy or ends",
+        )
+    };
+    let (sender, answer) = oneshot::channel();
+    events
+        .try_send(Event::Ask(ask(sender)))
+        .map_err(|_| busy())?;
+    answer.await.map_err(|_| busy())
+}
+
+fn named<T: IntoResponse>(found: Named<T>) -> Response {
+    match found {
+        Named::Found(found) => found.into_response(),
+        Named::Unknown(names) => refuse(
+            StatusCode::NOT_FOUND,
+            format!(
+                "found no service of this name, expected one of {}",
+                names.join(", ")
+            ),
+        ),
+    }
+}
+
+async fn status(State(events): Events) -> Response {
+    let answer: Result<Box<Status>, Response> = ask(&events, Ask::Status).await;
+    answer.map_or_else(|refusal| refusal, |status| Json(status).into_response())
+}
+
+async fn order(
+    State(events): Events,
+    Path(service): Path<String>,
+    Json(request): Json<OrderRequest>,
+) -> Response {
+    let answer = ask(&events, |answer| Ask::Order(service, request, answer)).await;
+    let found = match answer {
+        Ok(found) => found,
+        Err(refusal) => return refusal,
+    };
+    named(match found {
+        Named::Unknown(names) => Named::Unknown(names),
+        Named::Found(Ok(trial)) => Named::Found(Json::<Trial>(trial).into_response()),
+        Named::Found(Err(error)) => Named::Found(refuse(StatusCode::CONFLICT, error)),
+    })
+}
+
+async fn explain(
+    State(events): Events,
+    Path(service): Path<String>,
+    Query(client): Query<Flow>,
+) -> Response {
+    let answer = ask(&events, |answer| Ask::Explain(service, client, answer)).await;
+    let found: Named<Option<Explained>> = match answer {
+        Ok(found) => found,
+        Err(refusal) => return refusal,
+    };
+    named(match found {
+        Named::Unknown(names) => Named::Unknown(names),
+        Named::Found(Some(explained)) => Named::Found(Json(explained).into_response()),
+        Named::Found(None) => Named::Found(refuse(
+            StatusCode::CONFLICT,
+            "no server of the service has ever been well",
+        )),
+    })
+}

@@ -1,0 +1,26 @@
+//! The director of a service, and the agent on its servers.
+//!
+//! A [`Director`] drives the [services](sheaf_serve::Service) of one configuration: threads check the servers and ask
+//! their agents, a plane carries the tables out, and HTTP takes orders and tells the state. An [`Agent`] on each server
+//! lists the connections to the virtual addresses, by the kernel's `sock_diag`, and measures the load of its machine.
+//!
+//! Nothing here decides where a connection goes; see `sheaf-serve`.
+
+mod agent;
+mod agent_client;
+mod check;
+mod config;
+mod connections;
+mod director;
+mod error;
+mod http;
+mod load;
+mod orders;
+
+pub use agent::{Agent, AgentConfig};
+pub use check::check;
+pub use config::{DirectorConfig, GatewayConfig, OnStop};
+pub use connections::{connections, listens};
+pub use director::{Director, Status};
+pub use error::GatewayError;
+pub use http::{Named, OrderRequest, Refusal};

@@ -1,0 +1,115 @@
+//! Planes: how requests of clients come to servers. A row of [`Plane::ALL`] each.
+
+use super::stage::{PORT, Stage, missing_command, missing_tool};
+use super::{Options, report};
+use sheaf_load::Target;
+use sheaf_testbed::tool;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::IpAddr;
+use std::process::Command;
+
+/// Connections of `HAProxy`, each of which has two descriptors of at most 20,000 in a usual container.
+const HAPROXY_CONNECTIONS: u32 = 9_500;
+
+/// One plane.
+pub(super) struct Plane {
+    /// Name in options and reports.
+    pub(super) name: &'static str,
+    /// Why it cannot be measured here.
+    pub(super) missing: fn(&Options) -> Option<String>,
+    /// Command of the program at the director; `None`: clients go to the servers in turn.
+    command: Option<fn(&Stage, &Options) -> anyhow::Result<Command>>,
+}
+
+impl Plane {
+    pub(super) const ALL: [Self; 4] = [
+        Self {
+            name: report::DIRECT,
+            missing: |_| None,
+            command: None,
+        },
+        Self {
+            name: "haproxy",
+            missing: |_| missing_tool("haproxy", "haproxy"),
+            command: Some(haproxy),
+        },
+        Self {
+            name: "nft",
+            missing: |options| missing_command(&options.program, &["serve", "run"]),
+            command: Some(|stage, options| sheaf(stage, options, "nft")),
+        },
+        Self {
+            name: "userspace",
+            missing: |options| missing_command(&options.program, &["serve", "run"]),
+            command: Some(|stage, options| sheaf(stage, options, "userspace")),
+        },
+    ];
+
+    /// Starts it and waits until it serves; returns what clients ask for.
+    pub(super) fn start(
+        &self,
+        stage: &mut Stage,
+        options: &Options,
+        object_bytes: u64,
+    ) -> anyhow::Result<Vec<Target>> {
+        let Some(command) = self.command else {
+            return Ok(stage.direct_targets(options, object_bytes));
+        };
+        let command = command(stage, options)?;
+        stage.start_director(options, command, object_bytes)
+    }
+}
+
+/// The peer: TCP connections by least connections, a thread on each CPU.
+fn haproxy(stage: &Stage, options: &Options) -> anyhow::Result<Command> {
+    let site = &stage.site;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let [v4, v6]: [IpAddr; 2] = [site.virtual_v4().into(), site.virtual_v6().into()];
+    let mut text = format!(
+        "global\n maxconn {HAPROXY_CONNECTIONS}\n nbthread {threads}\n tune.bufsize 65536\n\
+         defaults\n mode tcp\n timeout connect 10s\n timeout client 60s\n timeout server 60s\n\
+         listen files\n bind {v4}:{PORT}\n bind [{v6}]:{PORT}\n balance leastconn\n"
+    );
+    for server in site.servers() {
+        let name = &server.name;
+        let _ = if options.is_ipv6 {
+            writeln!(text, " server {name} [{}]:{PORT}", server.v6)
+        } else {
+            writeln!(text, " server {name} {}:{PORT}", server.v4)
+        };
+    }
+    let config = stage.file("haproxy.cfg");
+    fs::write(&config, text)?;
+    let program = tool::find("haproxy").unwrap_or_else(|| "haproxy".into());
+    let mut command = site.command(site.director(0), program);
+    command.arg("-db").arg("-f").arg(config);
+    Ok(command)
+}
+
+/// A plane of Sheaf.
+fn sheaf(stage: &Stage, options: &Options, plane: &str) -> anyhow::Result<Command> {
+    let site = &stage.site;
+    let director = site.director(0);
+    let mut text = format!(
+        "[director]\nname = \"{}\"\nplane = \"{plane}\"\ninterface = \"eth0\"\n\
+         listen = \"{}:7400\"\n\n[[service]]\nname = \"files\"\naddresses = [\"{}\", \"{}\"]\n\
+         port = {PORT}\nhealth = {{ kind = \"tcp\" }}\n",
+        director.name,
+        director.v4,
+        site.virtual_v4(),
+        site.virtual_v6()
+    );
+    for server in site.servers() {
+        let (name, v4, v6) = (&server.name, server.v4, server.v6);
+        let _ = write!(
+            text,
+            "\n[[service.server]]\nname = \"{name}\"\naddresses = [\"{v4}\", \"{v6}\"]\nweight = 1.0\n"
+        );
+    }
+    let config = stage.file("director.toml");
+    fs::write(&config, text)?;
+    let mut command = site.command(director, &options.program);
+    command.args(["serve", "run", "--config"]).arg(config);
+    Ok(command)
+}

@@ -1,0 +1,328 @@
+//! Stage of a load test: a site of namespaces with servers that have objects.
+
+use super::Options;
+use super::report::Sample;
+use crate::monitor::server::pause;
+use anyhow::{Context as _, bail, ensure};
+use sheaf_farm::Process;
+use sheaf_load::{Crew, Load, Mark, Target, Tls, probe};
+use sheaf_testbed::interference::busy_s;
+use sheaf_testbed::machine::Folder;
+use sheaf_testbed::net::{Framing, Link};
+use sheaf_testbed::site::{Place, Plan, Site};
+use sheaf_testbed::tool;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Longest time for a server or a plane to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Period of requests until one is answered.
+const STEP: Duration = Duration::from_millis(20);
+/// Burst of a cable after a pause: a segment, and no more of the rate than it has to be.
+const CABLE_BURST_BYTES: u32 = 64 << 10;
+/// Port of all servers.
+pub(super) const PORT: u16 = 80;
+
+/// Kind of servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// nginx of the system: one worker, `sendfile`.
+    Nginx,
+    /// `sheaf files serve`.
+    Sheaf,
+}
+
+impl Engine {
+    pub(super) const ALL: [Self; 2] = [Self::Nginx, Self::Sheaf];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Sheaf => "sheaf",
+        }
+    }
+
+    /// Returns why it is not there.
+    pub(super) fn missing(self, options: &Options) -> Option<String> {
+        match self {
+            Self::Nginx => missing_tool("nginx", "nginx-light"),
+            Self::Sheaf => missing_command(&options.program, &["files", "serve"]),
+        }
+    }
+
+    /// Returns the command of the server at `place`, with its files in `folder`.
+    fn command(
+        self,
+        site: &Site,
+        place: &Place,
+        options: &Options,
+        objects: &Path,
+        folder: &Path,
+    ) -> anyhow::Result<Command> {
+        let name = &place.name;
+        match self {
+            Self::Nginx => {
+                let config = folder.join(format!("{name}.conf"));
+                fs::write(&config, nginx_config(name, objects, folder))?;
+                let program = tool::find("nginx").context("nginx was found before")?;
+                let mut command = site.command(place, program);
+                command.arg("-c").arg(config).arg("-e").arg("stderr");
+                Ok(command)
+            }
+            Self::Sheaf => {
+                let any = if options.is_ipv6 { "[::]" } else { "0.0.0.0" };
+                let mut command = site.command(place, &options.program);
+                command.args(["files", "serve"]).arg(objects);
+                command.args(["--listen", &format!("{any}:{PORT}"), "--name", name]);
+                Ok(command)
+            }
+        }
+    }
+}
+
+fn nginx_config(name: &str, objects: &Path, folder: &Path) -> String {
+    let (objects, folder) = (objects.display(), folder.display());
+    let mut text = format!(
+        "user root;\ndaemon off;\nworker_processes 1;\nworker_rlimit_nofile 16384;\n\
+         pid {folder}/{name}.pid;\nerror_log stderr error;\n\
+         events {{ worker_connections 16000; }}\n\
+         http {{\n access_log off;\n sendfile on;\n keepalive_requests 1000000000;\n \
+         open_file_cache max=100;\n default_type application/octet-stream;\n"
+    );
+    for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+        let _ = writeln!(text, " {kind}_temp_path {folder}/{name}-{kind};");
+    }
+    let _ = write!(
+        text,
+        " server {{\n  listen {PORT} backlog=65535;\n  listen [::]:{PORT} backlog=65535;\n  \
+         root {objects};\n  add_header X-Served-By {name} always;\n }}\n}}\n"
+    );
+    text
+}
+
+/// Returns why the tool `name` is not there.
+pub(super) fn missing_tool(name: &str, package: &str) -> Option<String> {
+    let lacks = tool::find(name).is_none();
+    lacks.then(|| format!("needs `{name}` (Debian package {package})"))
+}
+
+/// Returns why `program` lacks the command `words`.
+pub(super) fn missing_command(program: &Path, words: &[&str]) -> Option<String> {
+    let mut command = Command::new(program);
+    let output = command.args(words).arg("--help").output();
+    let has = output.is_ok_and(|output| output.status.success());
+    let words = words.join(" ");
+    (!has).then(|| format!("`{} {words}` is no command", program.display()))
+}
+
+/// Files that all servers serve.
+#[derive(Debug)]
+pub(super) struct Objects {
+    folder: Folder,
+}
+
+impl Objects {
+    /// Makes an object for each of `sizes`, in bytes.
+    pub(super) fn make(sizes: &[u64]) -> anyhow::Result<Self> {
+        let folder = Folder::make(false)?;
+        for bytes in sizes {
+            let mut file = File::create(folder.file(&bytes.to_string()))?;
+            std::io::copy(&mut std::io::repeat(b'x').take(*bytes), &mut file)?;
+        }
+        Ok(Self { folder })
+    }
+}
+
+/// A site whose servers answer.
+pub(super) struct Stage {
+    director: Option<Process>,
+    /// Held until they are to end.
+    _servers: Vec<Process>,
+    pub(super) site: Site,
+    folder: Folder,
+}
+
+impl Stage {
+    /// Builds the site, starts its servers and waits until each answers.
+    pub(super) fn build(
+        options: &Options,
+        engine: Engine,
+        client_mbit: Option<f64>,
+        objects: &Objects,
+    ) -> anyhow::Result<Self> {
+        let site = Site::build(&Plan {
+            servers: options.servers,
+            clients: options.client_hosts,
+            server_link: options.server_mbit.map(link),
+            client_link: client_mbit.map(link),
+            ..Plan::default()
+        })?;
+        let folder = Folder::make(false)?;
+        let mut servers = Vec::new();
+        for place in site.servers() {
+            let objects = objects.folder.path();
+            let command = engine.command(&site, place, options, objects, folder.path())?;
+            let log = folder.file(&format!("{}.log", place.name));
+            let mut process = Process::spawn(command, &log)?;
+            process.listen(|_| {})?;
+            servers.push(process);
+        }
+        let stage = Self {
+            director: None,
+            _servers: servers,
+            site,
+            folder,
+        };
+        let targets = stage.direct_targets(options, options.object_bytes);
+        for (target, place) in targets.iter().zip(stage.site.servers()) {
+            let name = &place.name;
+            let ready = stage.await_answer(target);
+            ready.with_context(|| format!("{name}: {}", stage.log(&format!("{name}.log"))))?;
+        }
+        Ok(stage)
+    }
+
+    /// Starts a plane at the director by `command` and waits until an object is there at the virtual address.
+    pub(super) fn start_director(
+        &mut self,
+        options: &Options,
+        command: Command,
+        object_bytes: u64,
+    ) -> anyhow::Result<Vec<Target>> {
+        const LOG: &str = "director.log";
+        let mut process = Process::spawn(command, &self.folder.file(LOG))?;
+        process.listen(|_| {})?;
+        self.director = Some(process);
+        let address: IpAddr = if options.is_ipv6 {
+            self.site.virtual_v6().into()
+        } else {
+            self.site.virtual_v4().into()
+        };
+        let target = target(address, object_bytes);
+        let ready = self.await_answer(&target);
+        ready.with_context(|| format!("the plane does not start: {}", self.log(LOG)))?;
+        Ok(vec![target])
+    }
+
+    /// Returns the objects at the servers' own addresses.
+    pub(super) fn direct_targets(&self, options: &Options, object_bytes: u64) -> Vec<Target> {
+        let servers = self.site.servers().iter();
+        let addresses = servers.map(|place| address(options, place));
+        addresses
+            .map(|address| target(address, object_bytes))
+            .collect()
+    }
+
+    /// Runs `load` on all client hosts.
+    pub(super) fn load(&mut self, options: &Options, load: &Load) -> anyhow::Result<Sample> {
+        let hosts = self.site.clients();
+        let each = Crew::parts(load.clients.div_ceil(hosts.len() as u32));
+        let parts = load.split(each * hosts.len() as u32);
+        let parts = parts.into_iter().enumerate().map(|(index, part)| {
+            let host = &hosts[index % hosts.len()];
+            let mut command = self.site.command(host, &options.program);
+            command.args(["bench", "serve-load"]);
+            (command, part)
+        });
+        let crew = Crew::start(parts.collect())?;
+        let sample = watch(crew)?;
+        if let Some(director) = &mut self.director
+            && let Some(status) = director.reap()
+        {
+            bail!(
+                "the plane ended with {status}: {}",
+                self.log("director.log")
+            );
+        }
+        Ok(sample)
+    }
+
+    /// A file for a configuration of the director.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.file(name)
+    }
+
+    fn log(&self, name: &str) -> String {
+        let text = fs::read_to_string(self.folder.file(name)).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().rev().take(5).collect();
+        lines.into_iter().rev().collect::<Vec<&str>>().join("; ")
+    }
+
+    /// Waits until a client gets the head of `target`.
+    fn await_answer(&self, target: &Target) -> anyhow::Result<()> {
+        let target = target.clone();
+        let ask = move || -> anyhow::Result<()> {
+            let deadline = Instant::now() + PATIENCE;
+            loop {
+                match ask_once(&target) {
+                    Ok(()) => return Ok(()),
+                    Err(error) if Instant::now() >= deadline => return Err(error),
+                    Err(_) => pause(STEP),
+                }
+            }
+        };
+        let thread = self.site.inside(self.site.client(0), ask)?;
+        thread.join().expect("asking does not panic")?
+    }
+}
+
+/// A cable of `rate_mbit`. Whole segments are charged: frame by frame the processors would be the bound.
+fn link(rate_mbit: f64) -> Link {
+    Link {
+        rate_mbit,
+        framing: Framing::Bulk,
+        burst_bytes: CABLE_BURST_BYTES,
+        ..Link::default()
+    }
+}
+
+/// Awaits the outcome of `crew`, and the CPU time of the machine in its window.
+pub(super) fn watch(crew: Crew) -> anyhow::Result<Sample> {
+    let mut busy = [Ok(0.0), Ok(0.0)];
+    let outcome = crew.finish(&mut |mark| match mark {
+        Mark::Opened => busy[0] = busy_s(),
+        Mark::Closed => busy[1] = busy_s(),
+    })?;
+    ensure!(outcome.adds_up(), "transfers do not add up: {outcome:?}");
+    let [opened, closed] = busy;
+    Ok(Sample {
+        outcome,
+        cpu_s: closed? - opened?,
+    })
+}
+
+fn ask_once(target: &Target) -> anyhow::Result<()> {
+    let found = probe(target, &[], &Tls::Any, Duration::from_secs(1))?;
+    let (status, address) = (found.status, target.address);
+    ensure!(
+        status == 200,
+        "found the answer {status} of {address}, expected 200"
+    );
+    Ok(())
+}
+
+fn address(options: &Options, place: &Place) -> IpAddr {
+    if options.is_ipv6 {
+        place.v6.into()
+    } else {
+        place.v4.into()
+    }
+}
+
+fn target(address: IpAddr, object_bytes: u64) -> Target {
+    Target {
+        address: SocketAddr::new(address, PORT),
+        host: "store".to_owned(),
+        path: object_path(object_bytes),
+        is_tls: false,
+    }
+}
+
+fn object_path(bytes: u64) -> String {
+    format!("/{bytes}")
+}
