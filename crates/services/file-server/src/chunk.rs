@@ -43,9 +43,9 @@ enum State {
 /// Next piece of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// So many bytes that are none of the body, at the start of the input.
+    /// Number of bytes at the start of the input that are none of the body.
     Skip(usize),
-    /// So many bytes of the body, at the start of the input.
+    /// Number of bytes of the body at the start of the input.
     Data(usize),
     /// Further input is needed.
     More,

@@ -81,7 +81,7 @@ async fn talk(worker: &Worker, stream: Stream, peer: SocketAddr, watched: &Watch
     }
 }
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Desk {
     Files,

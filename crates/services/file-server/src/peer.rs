@@ -15,9 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
+/// Transfers at once.
+const TRANSFERS_MAX: usize = 64;
 /// Longest time until a server takes a connection, with TLS.
 const CONNECT_WITHIN: Duration = Duration::from_secs(20);
 /// Longest time until it answers.
@@ -51,6 +54,7 @@ pub(crate) struct Peers {
     tls: Arc<ClientConfig>,
     /// Whether tokens and files may travel in the clear.
     is_insecure: bool,
+    places: Arc<Semaphore>,
 }
 
 impl Peers {
@@ -58,7 +62,13 @@ impl Peers {
         Ok(Self {
             tls: crate::outside::tls(ca)?,
             is_insecure,
+            places: Arc::new(Semaphore::new(TRANSFERS_MAX)),
         })
+    }
+
+    /// Returns a place for a transfer, `None` if there are too many at once.
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        self.places.clone().try_acquire_owned().ok()
     }
 
     /// Returns whether files may be copied from or to this URL.

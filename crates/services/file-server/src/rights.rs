@@ -1,8 +1,8 @@
-//! What the bearer of a token may do: scopes of the WLCG profile (version 1.2, section 4), each with a path.
+//! Rights of the bearer of a token: scopes of the WLCG profile (version 1.2, section 4), each with a path.
 
 use crate::path::TreePath;
 
-/// What a request needs to be allowed at a path.
+/// Right that a request needs at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Read files and lists.

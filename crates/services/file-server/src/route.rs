@@ -176,9 +176,7 @@ async fn transfer(site: &Arc<Site>, head: &Head, path: &TreePath, body: &mut Bod
     };
     if !is_here(destination, head.get("host")) {
         return match head.method() {
-            "COPY" if site.third_party.is_some() => {
-                third_party::push(site, head, path, destination)
-            }
+            "COPY" if site.peers.is_some() => third_party::push(site, head, path, destination),
             _ => Answer::refusal(502, "the destination is another server"),
         };
     }
@@ -202,7 +200,7 @@ async fn transfer(site: &Arc<Site>, head: &Head, path: &TreePath, body: &mut Bod
 /// Returns whether a COPY only reads here, which a server without uploads does as well.
 fn pushes(site: &Site, head: &Head) -> bool {
     let destination = head.get("destination").unwrap_or_default();
-    site.third_party.is_some()
+    site.peers.is_some()
         && source(head).is_none()
         && destination.contains("://")
         && !is_here(destination, head.get("host"))

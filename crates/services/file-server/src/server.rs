@@ -5,12 +5,11 @@ use crate::dav::Dav;
 use crate::metrics::Counts;
 use crate::outside::{CaError, is_safe};
 use crate::peer::Peers;
+use crate::serve;
 use crate::site::{Site, Stop};
 use crate::sums::SumStore;
-use crate::third_party::ThirdParty;
 use crate::tokens::Guard;
 use crate::tree::Tree;
-use crate::worker;
 use sheaf_auth::IdentityError;
 use sheaf_metrics::Registry;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -125,12 +124,9 @@ impl FileServer {
                 Some(Arc::new(Guard::new(tokens, config.ca.as_deref())?))
             }
         };
-        let third_party = match config.has_third_party {
+        let peers = match config.has_third_party {
+            true => Some(Peers::new(config.ca.as_deref(), config.is_insecure)?),
             false => None,
-            true => {
-                let peers = Peers::new(config.ca.as_deref(), config.is_insecure)?;
-                Some(ThirdParty::new(peers))
-            }
         };
         let threads = match config.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -145,7 +141,7 @@ impl FileServer {
             tree,
             name: config.name.clone(),
             limits: config.limits,
-            third_party,
+            peers,
             guard,
             tls,
             registry: registry.clone(),
@@ -178,7 +174,7 @@ impl FileServer {
             let thread = std::thread::Builder::new()
                 .name(format!("files-{at}"))
                 .spawn(move || {
-                    if let Err(error) = worker::run(site, listener, page) {
+                    if let Err(error) = serve::run(site, listener, page) {
                         error!(%error, "A thread of the file server has ended");
                     }
                 });

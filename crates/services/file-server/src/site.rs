@@ -1,10 +1,10 @@
-//! What all threads of a server share.
+//! State that all threads of a server share.
 
 use crate::config::Limits;
 use crate::dav::Dav;
 use crate::metrics::Counts;
+use crate::peer::Peers;
 use crate::sums::SumStore;
-use crate::third_party::ThirdParty;
 use crate::tokens::Guard;
 use crate::tree::Tree;
 use sheaf_metrics::Registry;
@@ -24,7 +24,8 @@ pub(crate) struct Site {
     pub(crate) is_synced: bool,
     pub(crate) name: Option<String>,
     pub(crate) limits: Limits,
-    pub(crate) third_party: Option<ThirdParty>,
+    /// Servers that files are copied from and to; `None`: no such copies.
+    pub(crate) peers: Option<Peers>,
     pub(crate) guard: Option<Arc<Guard>>,
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) registry: Arc<Registry>,

@@ -28,7 +28,7 @@ pub(crate) fn respond(site: &Site, head: &Head) -> Answer {
         .content(Content::Bytes(text.into_bytes()))
 }
 
-/// What a director weighs a server by.
+/// Values that a director weighs a server by.
 fn json_of(site: &Site) -> String {
     let counts = &site.counts;
     let object = json!({

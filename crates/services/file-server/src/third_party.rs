@@ -26,12 +26,10 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Transfers at once.
-const TRANSFERS_MAX: usize = 64;
 /// Time between two markers. Clients give up after some minutes without one.
 const MARKER_EVERY: Duration = Duration::from_secs(5);
 /// Longest time without a byte from or to the other server.
@@ -49,22 +47,7 @@ const OWN: [&str; 5] = [
     "te",
 ];
 
-/// Third-party copies of a server.
-pub(crate) struct ThirdParty {
-    peers: Peers,
-    places: Arc<Semaphore>,
-}
-
-impl ThirdParty {
-    pub(crate) fn new(peers: Peers) -> Self {
-        Self {
-            peers,
-            places: Arc::new(Semaphore::new(TRANSFERS_MAX)),
-        }
-    }
-}
-
-/// What a transfer needs of its request.
+/// Transfer, as its request describes it.
 struct Job {
     site: Arc<Site>,
     peers: Peers,
@@ -123,14 +106,13 @@ pub(crate) fn push(site: &Arc<Site>, head: &Head, path: &TreePath, destination: 
 }
 
 fn job(site: &Arc<Site>, head: &Head, path: &TreePath, url: &str) -> Result<Job, Answer> {
-    let Some(third_party) = &site.third_party else {
+    let Some(peers) = &site.peers else {
         return Err(Answer::refusal(
             501,
             "copies from and to other servers are not offered here",
         ));
     };
-    let uri = third_party
-        .peers
+    let uri = peers
         .check(url)
         .map_err(|error| Answer::refusal(400, error))?;
     let host = uri.authority().map_or("", |authority| authority.as_str());
@@ -143,8 +125,7 @@ fn job(site: &Arc<Site>, head: &Head, path: &TreePath, url: &str) -> Result<Job,
             "source and destination are this server",
         ));
     }
-    let place = third_party.places.clone().try_acquire_owned();
-    let place = place.map_err(|_| {
+    let place = peers.place().ok_or_else(|| {
         Answer::refusal(503, "there are too many copies at once").with("Retry-After", 10)
     })?;
     let is = |name: &str, value: &str| {
@@ -153,7 +134,7 @@ fn job(site: &Arc<Site>, head: &Head, path: &TreePath, url: &str) -> Result<Job,
     };
     Ok(Job {
         site: site.clone(),
-        peers: third_party.peers.clone(),
+        peers: peers.clone(),
         path: path.clone(),
         url: url.to_owned(),
         headers: passed(head),

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// What a connection waits for.
+/// State of a connection, by the one it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// A request, of which no byte is there.

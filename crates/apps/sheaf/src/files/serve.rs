@@ -21,7 +21,8 @@ use tracing::info;
 /// Serve a folder over HTTP, with ranges, checksums and WebDAV.
 ///
 /// Clients read, with --write they upload as well. Nothing outside of the folder is served or changed, and no hidden
-/// file, file that is being written, or catalogue. Checksums of a writer's files come from its catalogue. SIGTERM or SIGINT: no new request is taken, running ones end, and so does the server.
+/// file, file that is being written, or catalogue. Checksums of a writer's files come from its catalogue. SIGTERM or
+/// SIGINT: no new request is taken, running ones end, and so does the server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -170,7 +170,7 @@ impl Client {
 pub(crate) struct Site {
     pub(crate) server: FileServer,
     pub(crate) registry: Arc<Registry>,
-    /// What lies outside of the folder that is served.
+    /// Folder around the one that is served.
     pub(crate) around: tempfile::TempDir,
 }
 

@@ -1,7 +1,7 @@
 //! The conformance suite of WebDAV: Debian's package litmus.
 //!
-//! All tests pass. It warns that locks (class 2) are not offered, and that a property that is not there is left out of an
-//! answer in place of having status 404 in it, as `dav-server` does it.
+//! All tests pass. It warns that locks (class 2) are not offered, and that a property that is not there is left out of
+//! an answer in place of having status 404 in it, as `dav-server` does it.
 
 use crate::client::Site;
 use std::process::Command;

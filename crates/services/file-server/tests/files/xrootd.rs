@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// User that XRootD runs as when it is started by root.
-const NOBODY: u32 = 65534;
+/// User that XRootD runs as when it is started by root, and its number in Debian.
+const USER: &str = "daemon";
+const USER_ID: u32 = 1;
 /// Files of XRootD that are needed.
 const PLUGIN: &str = "/usr/lib/x86_64-linux-gnu/libXrdHttpTPC-5.so";
 const BEGUN_WITHIN: Duration = Duration::from_secs(30);
@@ -66,9 +67,9 @@ impl Xrootd {
         let mut command = Command::new("xrootd");
         if rustix::process::geteuid().is_root() {
             for name in ["data", "admin", "x.pem", "x.key", "x.cfg"] {
-                chown(at(name), Some(NOBODY), Some(NOBODY)).expect("given away");
+                chown(at(name), Some(USER_ID), None).expect("given away");
             }
-            command.args(["-R", "nobody"]);
+            command.args(["-R", USER]);
         }
         command
             .arg("-c")
