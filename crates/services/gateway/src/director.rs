@@ -259,12 +259,12 @@ impl Running {
             }
             Event::Flows(at, id, question, flows) => {
                 with(at, &mut |service| {
-                    service.handle_flows(now, id, question, &flows)
+                    service.handle_flows(now, id, question, &flows);
                 });
             }
             Event::NoFlows(at, id, question) => {
                 with(at, &mut |service| {
-                    service.handle_no_flows(now, id, question)
+                    service.handle_no_flows(now, id, question);
                 });
             }
             Event::Ask(ask) => self.answer(now, ask),

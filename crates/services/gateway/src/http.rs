@@ -50,7 +50,7 @@ pub(crate) fn router(events: SyncSender<Event>) -> Router {
 
 type Events = State<SyncSender<Event>>;
 
-fn refuse(status: StatusCode, error: impl ToString) -> Response {
+fn refuse(status: StatusCode, error: &dyn std::fmt::Display) -> Response {
     let error = error.to_string();
     (status, Json(Refusal { error })).into_response()
 }
@@ -63,7 +63,7 @@ async fn ask<T>(
     let busy = || {
         refuse(
             StatusCode::SERVICE_UNAVAILABLE,
-            "the director is busy or ends",
+            &"the director is busy or ends",
         )
     };
     let (sender, answer) = oneshot::channel();
@@ -78,7 +78,7 @@ fn named<T: IntoResponse>(found: Named<T>) -> Response {
         Named::Found(found) => found.into_response(),
         Named::Unknown(names) => refuse(
             StatusCode::NOT_FOUND,
-            format!(
+            &format!(
                 "found no service of this name, expected one of {}",
                 names.join(", ")
             ),
@@ -104,7 +104,7 @@ async fn order(
     named(match found {
         Named::Unknown(names) => Named::Unknown(names),
         Named::Found(Ok(trial)) => Named::Found(Json::<Trial>(trial).into_response()),
-        Named::Found(Err(error)) => Named::Found(refuse(StatusCode::CONFLICT, error)),
+        Named::Found(Err(error)) => Named::Found(refuse(StatusCode::CONFLICT, &error)),
     })
 }
 
@@ -123,7 +123,7 @@ async fn explain(
         Named::Found(Some(explained)) => Named::Found(Json(explained).into_response()),
         Named::Found(None) => Named::Found(refuse(
             StatusCode::CONFLICT,
-            "no server of the service has ever been well",
+            &"no server of the service has ever been well",
         )),
     })
 }

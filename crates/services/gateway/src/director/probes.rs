@@ -134,7 +134,7 @@ impl Probe {
             };
             let client = AgentClient::new(agent, addresses, port);
             probe.spawn("serve-ask", move || {
-                questions_of(&events, key, &client, &asked)
+                questions_of(&events, key, &client, &asked);
             });
             probe.questions = Some(questions);
         }
