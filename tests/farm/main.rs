@@ -28,6 +28,7 @@ mod readout;
 mod restart;
 mod rolled_back;
 mod security;
+mod serving;
 mod shapes;
 mod shipped;
 mod simulator;

@@ -264,6 +264,7 @@ impl Service {
     pub fn handle_load(&mut self, now: Timestamp, id: ServerId, report: LoadReport) {
         if let Some(server) = self.servers.get_mut(&id) {
             server.answered_at = Some(now);
+            server.flows = usize::try_from(report.transfers).ok();
             server
                 .weights
                 .handle_report(now, report, &self.config.weights);
@@ -434,9 +435,12 @@ impl Service {
         })
     }
 
-    /// Whether slots or pins name the server.
+    /// Whether slots or pins name the server, or its agent has found connections.
     fn is_in_use(&self, id: ServerId) -> bool {
-        self.slots.contains(&id)
+        let flows = self.servers.get(&id).and_then(|server| server.flows);
+        let is_up = self.is_up(id);
+        flows.is_some_and(|flows| is_up && flows > 0)
+            || self.slots.contains(&id)
             || self
                 .moving
                 .values()
@@ -694,6 +698,7 @@ impl Service {
             .slots
             .iter()
             .chain(self.moving.values().map(|slot| &slot.to))
+            .chain(self.moving.values().flat_map(|slot| &slot.holders))
             .chain(pins.values())
             .copied()
             .collect();
@@ -714,6 +719,7 @@ impl Service {
             port: self.config.port,
             servers: named.iter().filter_map(place).collect(),
             slots: self.slots.clone(),
+            former: self.former(),
             moving: self
                 .moving
                 .iter()
@@ -721,6 +727,16 @@ impl Service {
                 .collect(),
             pins,
         }
+    }
+
+    /// Returns the servers that slots on the move were to move to and that may have connections of them.
+    fn former(&self) -> BTreeSet<ServerId> {
+        let of = |(slot, moving): (&u32, &Moving)| {
+            let own = self.slots[*slot as usize];
+            let holders = moving.holders.clone();
+            holders.into_iter().filter(move |id| *id != own)
+        };
+        self.moving.iter().flat_map(of).collect()
     }
 
     fn tell_drained(&mut self) {

@@ -2,7 +2,7 @@
 
 use crate::flow::Flow;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// Server of one service in one director, never given twice.
@@ -35,6 +35,8 @@ pub struct Wanted {
     pub slots: Vec<ServerId>,
     /// Slots on the move: their new connections go to this server, and so does all that has begun there since.
     pub moving: BTreeMap<u32, ServerId>,
+    /// Servers that slots on the move were to move to before: connections that began there stay there.
+    pub former: BTreeSet<ServerId>,
     /// Connections that stay where they are, whatever their slot says.
     pub pins: BTreeMap<Flow, ServerId>,
 }

@@ -92,8 +92,7 @@ impl GatewayConfig {
         check_services(&self.services)?;
         let director = &self.director;
         sheaf_planes::named(&director.plane, &self.plane())?;
-        let row = planes().iter().find(|row| row.name == director.plane);
-        if director.interface.is_empty() && row.is_some_and(|row| row.is_direct_return) {
+        if director.interface.is_empty() && self.is_direct_return() {
             return Err(GatewayError::Key {
                 key: "interface",
                 found: String::new(),
@@ -104,6 +103,14 @@ impl GatewayConfig {
             });
         }
         Ok(())
+    }
+
+    /// Whether packets reach the servers as clients sent them, and answers go past the director.
+    #[must_use]
+    pub fn is_direct_return(&self) -> bool {
+        let mut rows = planes().iter();
+        let row = rows.find(|row| row.name == self.director.plane);
+        row.is_some_and(|row| row.is_direct_return)
     }
 
     /// Options of the plane.

@@ -173,7 +173,7 @@ impl Running {
             plane,
             services,
             orders,
-            probes: Probes::new(events),
+            probes: Probes::new(events, config.is_direct_return()),
             received,
             began: Instant::now(),
             look_at: Instant::now() + LOOK,

@@ -51,8 +51,8 @@ struct Host {
 #[derive(Clone, Debug, Default)]
 struct Plane {
     wanted: Option<Wanted>,
-    /// Servers of connections that began while their slot was on the move.
-    fresh: BTreeMap<Flow, ServerId>,
+    /// Connections that began while their slot was on the move, with their servers.
+    fresh: BTreeSet<(Flow, ServerId)>,
 }
 
 impl Plane {
@@ -71,9 +71,10 @@ impl Plane {
         let slot = slot_of(flow, SLOTS);
         if let Some(id) = wanted.moving.get(&slot) {
             if is_new {
-                self.fresh.insert(flow, *id);
+                self.fresh.insert((flow, *id));
             }
-            if let Some(id) = self.fresh.get(&flow) {
+            let mut candidates = std::iter::once(id).chain(&wanted.former);
+            if let Some(id) = candidates.find(|id| self.fresh.contains(&(flow, **id))) {
                 return Some(*id);
             }
         }

@@ -21,7 +21,13 @@ fn objects(service: &str) -> Result<Option<Vec<Value>>, PlaneError> {
     ))
 }
 
-/// Returns the elements of a map as pairs of key and value. Elements with a timeout stand in an object.
+/// Returns the value of an element without its timeout.
+fn bare(element: &Value) -> &Value {
+    let value = &element["elem"]["val"];
+    if value.is_null() { element } else { value }
+}
+
+/// Returns the elements of a map as pairs of key and value.
 fn pairs(map: &Value) -> Vec<(Value, Value)> {
     let elements = map["elem"]
         .as_array()
@@ -29,13 +35,7 @@ fn pairs(map: &Value) -> Vec<(Value, Value)> {
         .unwrap_or_default();
     let pair = |element: &Value| {
         let pair = element.as_array()?;
-        let key = pair.first()?;
-        let key = if key["elem"]["val"].is_null() {
-            key
-        } else {
-            &key["elem"]["val"]
-        };
-        Some((key.clone(), pair.get(1)?.clone()))
+        Some((bare(pair.first()?).clone(), pair.get(1)?.clone()))
     };
     elements.iter().filter_map(pair).collect()
 }
@@ -88,7 +88,17 @@ pub(super) fn installed(service: &str) -> Result<Option<Installed>, PlaneError> 
             .collect::<BTreeMap<_, _>>()
     };
     let mut flows = BTreeMap::new();
-    for name in ["fresh4", "fresh6", "pin4", "pin6"] {
+    for name in ["fresh4", "fresh6"] {
+        let found = objects.iter().find(|object| object["set"]["name"] == name);
+        let elements = found.and_then(|object| object["set"]["elem"].as_array());
+        for element in elements.into_iter().flatten() {
+            let key = bare(element);
+            if let Some(flow) = flow(key) {
+                flows.insert(flow, server(&key["concat"][2]));
+            }
+        }
+    }
+    for name in ["pin4", "pin6"] {
         for (key, mac) in map(name) {
             if let Some(flow) = flow(&key) {
                 flows.insert(flow, server(&mac));

@@ -126,12 +126,18 @@ pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs)
     ];
     for Family { number, .. } in &FAMILIES {
         let kind = format!("{} : ether_addr", flow(*number));
-        maps.push((format!("pin{number}"), kind.clone(), String::new()));
-        let flags = format!(" flags dynamic, timeout; timeout {fresh_s}s; size {FRESH_MAX};");
-        maps.push((format!("fresh{number}"), kind, flags));
+        maps.push((format!("pin{number}"), kind, String::new()));
     }
     for (map, kind, flags) in maps {
         let _ = writeln!(text, "  map {map} {{ type {kind};{flags} }}");
+    }
+    // A set of pairs and not a map: nftables 1.0.6 runs out of registers for the update of a map of IPv6 addresses.
+    for Family { number, .. } in &FAMILIES {
+        let kind = format!("{} . ether_addr", flow(*number));
+        let _ = writeln!(
+            text,
+            "  set fresh{number} {{ type {kind}; flags dynamic, timeout; timeout {fresh_s}s; size {FRESH_MAX}; }}"
+        );
     }
     for chain in ["out", "new4", "new6", "move4", "move6", "to4", "to6"] {
         let _ = writeln!(text, "  chain {chain} {{ }}");
@@ -154,28 +160,15 @@ pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs)
             target,
             ..
         } = family;
-        let key = format!("{source} . tcp sport");
+        let key = format!("{source} . tcp sport . ether daddr");
         let new = format!("new{number}");
         rule(&mut text, &new, "ether daddr set meta mark map @moving");
-        for word in ["delete", "update"] {
-            rule(
-                &mut text,
-                &new,
-                &format!("{word} @fresh{number} {{ {key} : ether daddr }}"),
-            );
-        }
+        rule(
+            &mut text,
+            &new,
+            &format!("update @fresh{number} {{ {key} }}"),
+        );
         rule(&mut text, &new, "goto out");
-        let moving = format!("move{number}");
-        rule(
-            &mut text,
-            &moving,
-            &format!("tcp flags & (syn | ack) == syn goto new{number}"),
-        );
-        rule(
-            &mut text,
-            &moving,
-            &format!("ether daddr set {key} map @fresh{number} goto out"),
-        );
         for address in wanted.addresses.iter().filter(|own| (family.of)(own)) {
             let port = wanted.port;
             rule(
@@ -227,6 +220,7 @@ pub(super) fn change(before: (&Wanted, &Macs), behind: (&Wanted, &Macs)) -> Stri
     }
     for family in &FAMILIES {
         steer(&mut text, &name, family, wanted);
+        follow(&mut text, &name, family, behind);
     }
     if wanted.moving.is_empty() {
         for Family { number, .. } in &FAMILIES {
@@ -256,12 +250,32 @@ fn steer(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
         wanted.slots.len(),
         Flow::SEED
     );
-    if wanted.moving.is_empty() {
-        rule(&format!("ether daddr set {hash} map @slot goto out"));
-    } else {
-        rule(&format!("meta mark set {hash}"));
+    rule(&format!("meta mark set {hash}"));
+    if !wanted.moving.is_empty() {
         rule(&format!("meta mark @moving jump move{number}"));
-        rule("ether daddr set meta mark map @slot goto out");
+    }
+    rule("ether daddr set meta mark map @slot goto out");
+}
+
+/// Writes the rules for slots on the move: a new connection goes to the new server and is noted with it, one that was
+/// noted goes where it began, and any other returns to the slots.
+fn follow(text: &mut String, name: &str, family: &Family, (wanted, macs): (&Wanted, &Macs)) {
+    let Family { number, source, .. } = family;
+    let chain = format!("move{number}");
+    let _ = writeln!(text, "flush chain netdev {name} {chain}");
+    if wanted.moving.is_empty() {
+        return;
+    }
+    let mut rule = |rule: &str| {
+        let _ = writeln!(text, "add rule netdev {name} {chain} {rule}");
+    };
+    rule(&format!("tcp flags & (syn | ack) == syn goto new{number}"));
+    let noted = format!("{source} . tcp sport . ether daddr @fresh{number} goto out");
+    rule("ether daddr set meta mark map @moving");
+    rule(&noted);
+    for id in &wanted.former {
+        rule(&format!("ether daddr set {}", macs.of(*id)));
+        rule(&noted);
     }
 }
 
@@ -269,6 +283,7 @@ fn steer(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
 mod tests {
     use super::*;
     use sheaf_serve::ServerPlace;
+    use std::collections::BTreeSet;
 
     fn wanted() -> (Wanted, Macs) {
         let place = |number: u32| ServerPlace {
@@ -284,6 +299,7 @@ mod tests {
             servers: ids.map(|id| (id, place(id.0))).into(),
             slots: vec![ids[0], ids[1], ids[0]],
             moving: BTreeMap::new(),
+            former: BTreeSet::new(),
             pins: BTreeMap::new(),
         };
         let macs = Macs {

@@ -40,13 +40,16 @@ impl Drop for Probe {
 #[derive(Debug)]
 pub(super) struct Probes {
     events: SyncSender<Event>,
+    /// Whether packets reach the servers with the virtual address; else with that of the server.
+    is_direct_return: bool,
     all: BTreeMap<(usize, ServerId), Probe>,
 }
 
 impl Probes {
-    pub(super) fn new(events: SyncSender<Event>) -> Self {
+    pub(super) fn new(events: SyncSender<Event>, is_direct_return: bool) -> Self {
         Self {
             events,
+            is_direct_return,
             all: BTreeMap::new(),
         }
     }
@@ -57,7 +60,7 @@ impl Probes {
         for (at, service) in services.iter().enumerate() {
             for (id, server) in service.servers() {
                 if !self.all.contains_key(&(at, id)) {
-                    let probe = Probe::start(&self.events, (at, id), service.config(), server);
+                    let probe = self.start((at, id), service.config(), server);
                     self.all.insert((at, id), probe);
                 }
             }
@@ -69,6 +72,15 @@ impl Probes {
                 }
             }
         }
+    }
+
+    fn start(
+        &self,
+        key: (usize, ServerId),
+        service: &ServiceConfig,
+        server: &ServerConfig,
+    ) -> Probe {
+        Probe::start(&self.events, key, service, server, self.is_direct_return)
     }
 
     /// Asks the agent of a server for its connections. Returns whether it has one that is not busy.
@@ -97,6 +109,7 @@ impl Probe {
         key: (usize, ServerId),
         service: &ServiceConfig,
         server: &ServerConfig,
+        is_direct_return: bool,
     ) -> Self {
         let mut probe = Self {
             check: None,
@@ -115,7 +128,11 @@ impl Probe {
         if let Some(agent) = server.agent {
             let (questions, asked) = sync_channel(QUESTIONS);
             let events = events.clone();
-            let client = AgentClient::new(agent, &service.addresses, port);
+            let addresses = match is_direct_return {
+                true => &service.addresses,
+                false => &server.addresses,
+            };
+            let client = AgentClient::new(agent, addresses, port);
             probe.spawn("serve-ask", move || {
                 questions_of(&events, key, &client, &asked)
             });

@@ -1,0 +1,418 @@
+//! Directors, servers and clients in namespaces: no connection breaks by a drain, a director that dies, a server that
+//! comes back.
+
+use crate::harness::{PROGRAM, farm_turn};
+use serde_json::Value;
+use sheaf_testbed::net;
+use sheaf_testbed::site::{Place, Plan, Site};
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Connections of a test by family.
+const CLIENTS: usize = 60;
+/// Port of the service.
+const PORT: u16 = 8080;
+
+fn can_run(test: &str) -> bool {
+    match net::needs() {
+        Ok(()) => true,
+        Err(why) => {
+            let is_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+            assert!(!is_ci, "{test} must run in CI: {why}");
+            eprintln!("{test} skipped: {why}");
+            false
+        }
+    }
+}
+
+/// Process in a place; killed when dropped.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Connection of a client: server that it is at.
+struct Held {
+    stream: TcpStream,
+    server: String,
+}
+
+impl Held {
+    /// Opens a connection and reads the name of its server.
+    fn open(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut held = Self {
+            stream,
+            server: String::new(),
+        };
+        held.server = held.name()?;
+        Ok(held)
+    }
+
+    fn name(&mut self) -> std::io::Result<String> {
+        let mut name = [0; 3];
+        self.stream.read_exact(&mut name)?;
+        Ok(String::from_utf8_lossy(&name).trim().to_owned())
+    }
+
+    /// Whether the connection still reaches its server.
+    fn is_well(&mut self) -> bool {
+        self.stream.write_all(b"x").is_ok() && self.name().is_ok_and(|name| name == self.server)
+    }
+}
+
+/// Serves in a place: each connection gets the name of the server, and again for each byte.
+fn serve(site: &Site, place: &Place, is_open: Arc<AtomicBool>) {
+    let name = format!("{:<3}", place.name);
+    let bind = move || TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT));
+    let listener = site.inside(place, bind).expect("a thread in the place");
+    let listener = listener
+        .join()
+        .expect("no panic")
+        .expect("the place")
+        .expect("a port");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            if !is_open.load(Ordering::Relaxed) {
+                return; // The listener is closed: connections are refused.
+            }
+            let name = name.clone();
+            std::thread::spawn(move || {
+                let mut byte = [0];
+                let _ = stream.write_all(name.as_bytes());
+                while stream.read(&mut byte).is_ok_and(|found| found > 0) {
+                    if stream.write_all(name.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Site with servers that serve, agents, and a director.
+struct Stage {
+    site: Site,
+    _agents: Vec<Ending>,
+    director: Option<Ending>,
+    open: Vec<Arc<AtomicBool>>,
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new(servers: usize, plane: &str, has_agents: bool) -> Self {
+        let plan = Plan {
+            servers,
+            ..Plan::default()
+        };
+        let site = Site::build(&plan).expect("a site");
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut stage = Self {
+            _agents: Vec::new(),
+            director: None,
+            open: Vec::new(),
+            folder,
+            site,
+        };
+        stage.write_config(plane, has_agents);
+        for index in 0..servers {
+            let place = stage.site.server(index);
+            let is_open = Arc::new(AtomicBool::new(true));
+            serve(&stage.site, place, Arc::clone(&is_open));
+            stage.open.push(is_open);
+            if has_agents {
+                let listen = format!("{}:7401", place.v4);
+                let agent = ["serve", "agent", "--listen", &listen];
+                let agent = start(
+                    stage.site.command(place, PROGRAM).args(agent),
+                    "The agent runs",
+                );
+                stage._agents.push(agent);
+            }
+        }
+        stage.start_director();
+        stage
+    }
+
+    fn write_config(&self, plane: &str, has_agents: bool) {
+        let mut text = format!(
+            "[director]\nplane = \"{plane}\"\ninterface = \"eth0\"\nstate = \"{}\"\n[[service]]\nname = \"files\"\n\
+             addresses = [\"{}\", \"{}\"]\nport = {PORT}\n",
+            self.folder.path().join("state.json").display(),
+            self.site.virtual_v4(),
+            self.site.virtual_v6()
+        );
+        for place in self.site.servers() {
+            let Place { name, v4, v6, .. } = place;
+            text += &format!(
+                "[[service.server]]\nname = \"{name}\"\naddresses = [\"{v4}\", \"{v6}\"]\n"
+            );
+            if has_agents {
+                text += &format!("agent = \"{v4}:7401\"\n");
+            }
+        }
+        std::fs::write(self.folder.path().join("gateway.toml"), text).expect("the file is written");
+    }
+
+    fn start_director(&mut self) {
+        let config = self.folder.path().join("gateway.toml");
+        let mut command = self.site.command(self.site.director(0), PROGRAM);
+        command.args(["serve", "run", "--config"]).arg(config);
+        self.director = Some(start(&mut command, "The director runs"));
+        let servers = self.site.servers().len();
+        self.wait(|status| {
+            let all = status["servers"].as_array().expect("servers");
+            let up = all.iter().filter(|server| server["is_up"] == true);
+            up.count() == servers && status["step"] == "steady" && status["slots"] != 0
+        });
+    }
+
+    /// Runs `sheaf serve` beside the director.
+    fn order(&self, words: &[&str]) -> Output {
+        let mut command = self.site.command(self.site.director(0), PROGRAM);
+        command
+            .arg("serve")
+            .args(words)
+            .output()
+            .expect("the program runs")
+    }
+
+    #[track_caller]
+    fn ok(&self, words: &[&str]) -> String {
+        let output = self.order(words);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            output.status.success(),
+            "{words:?}: {}",
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    fn status(&self) -> Value {
+        let text = self.ok(&["status", "--json"]);
+        let status: Value = serde_json::from_str(&text).expect("the state is JSON");
+        status[0]["services"][0].clone()
+    }
+
+    /// Waits until the state is as `is_reached` says.
+    #[track_caller]
+    fn wait(&self, is_reached: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let status = self.status();
+            if is_reached(&status) {
+                return status;
+            }
+            assert!(
+                Instant::now() < end,
+                "not reached in {PATIENCE:?}: {status:#}"
+            );
+        }
+    }
+
+    /// Opens connections from the client host, half of them over IPv6.
+    fn connect(&self, count: usize) -> Vec<Held> {
+        let addresses: [IpAddr; 2] = [self.site.virtual_v4().into(), self.site.virtual_v6().into()];
+        let open = move || {
+            let open = |number: usize| Held::open(SocketAddr::new(addresses[number % 2], PORT));
+            (0..count).map(open).collect::<std::io::Result<Vec<Held>>>()
+        };
+        let thread = self
+            .site
+            .inside(self.site.client(0), open)
+            .expect("a thread in the place");
+        thread
+            .join()
+            .expect("no panic")
+            .expect("the place")
+            .expect("every connection is taken")
+    }
+}
+
+/// Starts a program and waits until it has logged `line`.
+fn start(command: &mut Command, line: &str) -> Ending {
+    let child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let mut ending = Ending(child.expect("the program starts"));
+    let mut log = BufReader::new(ending.0.stderr.take().expect("it is piped"));
+    let mut text = String::new();
+    while !text.contains(line) {
+        let read = log.read_line(&mut text).expect("the log is read");
+        assert!(read > 0, "ended before {line:?}: {text}");
+    }
+    // What follows is read, so that the program never waits for it.
+    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    ending
+}
+
+fn by_server(all: &[Held]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for held in all {
+        *counts.entry(held.server.clone()).or_insert(0) += 1;
+    }
+    counts
+}
+
+#[track_caller]
+fn assert_well(all: &mut [Held]) {
+    let broken = all
+        .iter_mut()
+        .filter_map(|held| (!held.is_well()).then(|| held.server.clone()));
+    assert_eq!(
+        broken.collect::<Vec<_>>(),
+        Vec::<String>::new(),
+        "servers of broken connections"
+    );
+}
+
+/// What every plane has to do.
+fn contract(plane: &str, is_explained: bool) {
+    let _turn = farm_turn();
+    let stage = Stage::new(3, plane, true);
+    let mut held = stage.connect(2 * CLIENTS);
+    assert_eq!(by_server(&held).len(), 3, "{:?}", by_server(&held));
+    if is_explained {
+        for held in held.iter().step_by(5) {
+            let client = held.stream.local_addr().expect("an address").to_string();
+            let text = stage.ok(&["explain", "files", &client, "--json"]);
+            let explained: Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(explained["server"], held.server.as_str(), "{text}");
+        }
+    }
+    // Two drains at once, while connections are opened and used.
+    let dry = stage.ok(&["drain", "files/s1", "--dry-run"]);
+    assert!(dry.contains("would move"), "{dry}");
+    assert_eq!(stage.status()["servers"][0]["is_draining"], false);
+    stage.ok(&["drain", "files/s1"]);
+    held.extend(stage.connect(CLIENTS));
+    stage.ok(&["drain", "files/s2"]);
+    held.extend(stage.connect(CLIENTS));
+    assert_well(&mut held);
+    stage.wait(|status| status["step"] == "steady" && status["moving"] == 0);
+    assert_well(&mut held);
+    let fresh = stage.connect(CLIENTS);
+    assert_eq!(by_server(&fresh).keys().collect::<Vec<_>>(), ["s3"]);
+    let refused = stage.order(&["drain", "files/s3"]);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        refused.status.code() == Some(1) && text.contains("last"),
+        "{text}"
+    );
+    // A drain ends with the last connection.
+    held.retain(|held| held.server != "s1");
+    stage.ok(&["drain", "files/s1", "--wait", "--timeout", "30s"]);
+    let status = stage.status();
+    assert_eq!(status["servers"][0]["is_drained"], true, "{status:#}");
+    assert_eq!(status["servers"][1]["is_drained"], false, "{status:#}");
+    stage.ok(&["add", "files/s1"]);
+    stage.ok(&["weight", "files/s1", "3"]);
+    held.extend(stage.connect(CLIENTS));
+    stage.wait(|status| status["step"] == "steady" && status["moving"] == 0);
+    let counts = by_server(&stage.connect(2 * CLIENTS));
+    assert!(counts["s1"] > counts["s3"], "{counts:?}");
+    // A server whose listener is closed gets no connection any more; its connections go on.
+    stage.open[0].store(false, Ordering::Relaxed);
+    stage.wait(|status| status["servers"][0]["is_up"] == false && status["step"] == "steady");
+    let counts = by_server(&stage.connect(CLIENTS));
+    assert!(!counts.contains_key("s1"), "{counts:?}");
+    assert_well(&mut held);
+    assert_eq!(stage.status()["given_up"], 0);
+}
+
+#[test]
+fn the_plane_of_nftables_breaks_no_connection() {
+    if can_run("the_plane_of_nftables_breaks_no_connection") {
+        contract("nft", true);
+    }
+}
+
+#[test]
+fn the_plane_in_user_space_breaks_no_connection() {
+    if can_run("the_plane_in_user_space_breaks_no_connection") {
+        contract("userspace", false);
+    }
+}
+
+#[test]
+fn connections_outlive_their_director_and_the_next_one_takes_them_over() {
+    if !can_run("connections_outlive_their_director_and_the_next_one_takes_them_over") {
+        return;
+    }
+    let _turn = farm_turn();
+    let mut stage = Stage::new(3, "nft", true);
+    let mut held = stage.connect(2 * CLIENTS);
+    stage.ok(&["drain", "files/s2"]);
+    let before = stage.wait(|status| status["step"] == "steady" && status["moving"] == 0);
+    stage.director = None; // SIGKILL.
+    assert_well(&mut held);
+    held.extend(stage.connect(CLIENTS));
+    stage.start_director();
+    let after = stage.status();
+    assert_eq!(
+        after["table"], before["table"],
+        "the drain is in the state file"
+    );
+    assert_eq!(after["servers"][1]["is_draining"], true);
+    held.extend(stage.connect(CLIENTS));
+    assert_well(&mut held);
+    stage.ok(&["add", "files/s2"]);
+    stage.wait(|status| status["step"] == "steady" && status["moving"] == 0);
+    assert_well(&mut held);
+}
+
+#[test]
+fn without_agents_connections_stay_as_well() {
+    if !can_run("without_agents_connections_stay_as_well") {
+        return;
+    }
+    let _turn = farm_turn();
+    let stage = Stage::new(2, "nft", false);
+    let mut held = stage.connect(CLIENTS);
+    stage.ok(&["drain", "files/s1"]);
+    stage.wait(|status| status["step"] == "listing");
+    held.extend(stage.connect(CLIENTS));
+    assert_well(&mut held);
+    let counts = by_server(&stage.connect(20));
+    assert_eq!(counts.keys().collect::<Vec<_>>(), ["s2"]);
+}
+
+#[test]
+fn a_file_of_a_director_with_a_fault_is_refused_by_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("gateway.toml");
+    let service = "[[service]]\nname = \"files\"\naddresses = [\"10.80.0.100\"]\nport = 80\n";
+    for (text, expected) in [
+        (String::new(), "found no [[service]]"),
+        (
+            format!("[director]\nplane = \"ipv\"\n{service}"),
+            "found plane \"ipv\", expected one of nft",
+        ),
+        (service.to_owned(), "found interface = \"\""),
+        (format!("{service}slots = 4096\n"), "found slots = 4096"),
+        (format!("{service}prot = 80\n"), "unknown field `prot`"),
+    ] {
+        std::fs::write(&path, text).expect("the file is written");
+        let mut command = Command::new(PROGRAM);
+        let output = command
+            .args(["serve", "run", "--check", "--config"])
+            .arg(&path)
+            .output();
+        let output = output.expect("the program runs");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(expected), "{error}");
+    }
+}
