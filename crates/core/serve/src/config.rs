@@ -1,8 +1,8 @@
 //! Configuration of a service.
 
+use core::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
 
 /// Virtual address with the servers behind it.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -50,7 +50,7 @@ pub struct ServerConfig {
     pub agent: Option<SocketAddr>,
 }
 
-/// What is asked of a server to see whether it is well.
+/// Kind of a check of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum HealthKind {

@@ -1,41 +1,21 @@
 //! HTTP of a director: orders, explanations, the state.
 
-use crate::director::{Ask, Event, Status};
+use crate::event::{Ask, Event, Named, OrderRequest, Status};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use sheaf_serve::{Explained, Flow, Order, Trial};
+use sheaf_serve::{Explained, Flow, Trial};
 use std::sync::mpsc::SyncSender;
 use tokio::sync::oneshot;
-
-/// Order of an operator, as the body of a request.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct OrderRequest {
-    /// The order.
-    pub order: Order,
-    /// Whether to say only what would move.
-    #[serde(default)]
-    pub is_trial: bool,
-}
 
 /// Body of an answer that refuses.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Refusal {
     /// Why.
     pub error: String,
-}
-
-/// Service that was asked for, and whether it is there.
-#[derive(Debug)]
-pub enum Named<T> {
-    /// Answer of the service.
-    Found(T),
-    /// No service has this name; names there are.
-    Unknown(Vec<String>),
 }
 
 /// Returns every route with its handler.

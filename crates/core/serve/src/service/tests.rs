@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::config::{HealthConfig, WeightsConfig};
+use crate::flow::slot_of;
+use core::net::IpAddr;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::net::IpAddr;
 
 const STEP: Duration = Duration::from_millis(10);
 const SLOTS: u32 = 251;

@@ -1,8 +1,8 @@
 //! Threads that check servers and ask their agents.
 
-use super::Event;
 use crate::agent_client::AgentClient;
 use crate::check::check;
+use crate::event::Event;
 use sheaf_serve::{HealthConfig, ServerConfig, ServerId, Service, ServiceConfig};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
