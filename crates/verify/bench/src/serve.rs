@@ -1,9 +1,9 @@
 //! Load test of the serving stage: many clients, one address, several servers.
 //!
-//! [`measure_service`] loads a service that runs, by its URLs. [`measure`] builds a site of namespaces with servers and a
-//! director and measures, in turn in each round, clients that go to the servers directly, peers, and the planes of
-//! Sheaf. Clients, director and servers share the machine, so what a plane costs shows in its rate and in CPU seconds of
-//! the whole machine for a GB.
+//! [`measure_service`] loads a service that runs, by its URLs. [`measure`] builds a site of namespaces with servers and
+//! a director and measures, in turn in each round, clients that go to the servers directly, peers, and the planes of
+//! Sheaf. Clients, director and servers share the machine, so what a plane costs shows in its rate and in CPU seconds
+//! of the whole machine for a GB.
 
 mod plane;
 mod published;
@@ -151,7 +151,7 @@ fn engines(options: &Options) -> anyhow::Result<Vec<Engine>> {
     named.collect()
 }
 
-/// What is measured once in each round.
+/// Plane, servers and load that are measured once in each round.
 struct Turn {
     plane: &'static Plane,
     engine: Engine,

@@ -5,7 +5,7 @@ use crate::head::{HEAD_BYTES_MAX, parse};
 use crate::outcome::Names;
 use crate::plan::{Load, Method};
 
-/// What all transfers of a load have in common.
+/// Common part of all transfers of a load.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     method: Method,
@@ -35,7 +35,7 @@ impl Rules {
 enum Phase {
     /// The head of the answer has not come to its end.
     Head,
-    /// So many bytes of the body are missing; `None`: it ends with the connection.
+    /// Bytes of the body are missing, this many; `None`: it ends with the connection.
     Body(Option<u64>),
     Done,
 }

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
-/// Most names of servers that are told apart; a server that invents names is not given memory for them.
+/// Most names of servers that are kept apart; a server that invents names is not given memory for them.
 const NAMES_MAX: usize = 1000;
-/// Longest latency that is told apart, in µs: an hour.
+/// Longest latency that is kept apart, in µs: an hour.
 const LATENCY_US_MAX: u64 = 3_600_000_000;
 /// Decimal digits of a latency.
 const DIGITS: u8 = 3;
@@ -132,7 +132,7 @@ pub struct Latencies {
     pub transfer: Spread,
 }
 
-/// What one server did in the window.
+/// Part of one server in the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Served {
     /// Transfers finished.

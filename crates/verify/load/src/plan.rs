@@ -13,7 +13,7 @@ pub enum TargetError {
     /// The text is no URL.
     #[error("found URL {text:?}, expected one such as http://HOST/OBJECT: {source}")]
     Url {
-        /// What was given.
+        /// Text that was given.
         text: String,
         /// Reason.
         source: url::ParseError,
@@ -21,7 +21,7 @@ pub enum TargetError {
     /// Another protocol.
     #[error("found URL {text:?} with the scheme {scheme:?}, expected http or https")]
     Scheme {
-        /// What was given.
+        /// Text that was given.
         text: String,
         /// Scheme of it.
         scheme: String,

@@ -17,7 +17,7 @@ pub enum ProbeError {
     /// The connection.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// What clients trust.
+    /// Certificates of authorities.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The library of TLS, such as a name that is none.
@@ -40,7 +40,8 @@ pub struct Probe {
     pub length: Option<u64>,
 }
 
-/// Asks for the head of `target` with further `fields`, over a connection of its own. Waits for `patience` at each step.
+/// Asks for the head of `target` with further `fields`, over a connection of its own. Waits for `patience` at each
+/// step.
 ///
 /// # Errors
 ///

@@ -6,7 +6,7 @@ use crate::bucket::Bucket;
 use crate::exchange::Exchange;
 use std::time::Instant;
 
-/// What a client does.
+/// Activity of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Nothing, until it wakes: no transfer is under way.

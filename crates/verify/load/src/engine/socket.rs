@@ -1,6 +1,5 @@
 //! System calls of a client.
 
-use super::stream::BAD_TLS;
 use crate::fate::Failure;
 use crate::plan::{Load, Method};
 use rustix::event::epoll;
@@ -11,6 +10,9 @@ use rustix::net::{
 };
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+
+/// Fault in the TLS of a peer, among the errors of system calls.
+pub(super) const BAD_TLS: Errno = Errno::PROTO;
 
 /// Events that a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Connection of a client: a socket, with TLS on it or not.
 
-use super::socket;
+use super::socket::{self, BAD_TLS};
 use crate::plan::{Load, Target};
 use rustix::io::Errno;
 use rustls::ClientConnection;
@@ -9,9 +9,6 @@ use rustls::pki_types::ServerName;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-
-/// What is wrong with the TLS of a peer, among the errors of system calls.
-pub(super) const BAD_TLS: Errno = Errno::PROTO;
 
 /// Connection of a client.
 #[derive(Debug)]
@@ -91,8 +88,8 @@ impl Stream {
         }
     }
 
-    /// Takes at most `most` bytes that are of no interest. Without TLS the kernel discards them; with it they have to be
-    /// decrypted, into `sink`.
+    /// Takes at most `most` bytes that are of no interest. Without TLS the kernel discards them; with it they have to
+    /// be decrypted, into `sink`.
     pub(super) fn discard(&mut self, sink: &mut [u8], most: usize) -> Result<usize, Errno> {
         match &mut self.tls {
             Some(tls) => {
