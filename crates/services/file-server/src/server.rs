@@ -247,7 +247,9 @@ fn raise_files() -> u64 {
 /// Returns how many of the `wanted` connections so many descriptors allow: each has a socket and a file.
 fn connections_of(files: u64, wanted: usize) -> usize {
     let room = files.saturating_sub(FILES_BESIDE) / 2;
-    usize::try_from(room).unwrap_or(usize::MAX).clamp(1, wanted.max(1))
+    usize::try_from(room)
+        .unwrap_or(usize::MAX)
+        .clamp(1, wanted.max(1))
 }
 
 /// Opens a listener for each thread at one address; the kernel spreads connections over them.
