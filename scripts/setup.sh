@@ -16,7 +16,7 @@ test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     prometheus-alertmanager:prometheus-alertmanager
     node:nodejs npm:npm chromium:chromium
     collectd:collectd-core victoria-metrics:victoria-metrics influxd:influxdb
-    nginx:nginx-light haproxy:haproxy xrootd:xrootd-server xrdcp:xrootd-client'
+    nginx:nginx-light haproxy:haproxy xrootd:xrootd-server xrdcp:xrootd-client curl:curl litmus:litmus'
 
 # file:package, for what is no command: real ZeroMQ, for C and for Debian's Python.
 test_files='/usr/include/zmq.h:libzmq3-dev /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq'

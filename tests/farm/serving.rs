@@ -278,7 +278,7 @@ fn assert_well(all: &mut [Held]) {
     );
 }
 
-/// What every plane has to do.
+/// Runs the suite that every plane has to pass.
 fn contract(plane: &str, is_explained: bool) {
     let _turn = farm_turn();
     let stage = Stage::new(3, plane, true);

@@ -95,6 +95,7 @@ impl Command {
             Self::Monitor(_) => Usual::Info,
             Self::Agent(args) => args.usual(),
             Self::Ship(args) => args.usual(),
+            Self::Files(args) => args.usual(),
             Self::Serve(args) => args.usual(),
             _ => Usual::Warn,
         }

@@ -1,16 +1,18 @@
-//! `sheaf files`: files of streams that writers have written.
+//! `sheaf files`: files of streams that writers have written, listed, read, checked and served.
 
 mod check;
 mod list;
 mod read;
+mod serve;
 
 use crate::fail;
+use crate::logging::Usual;
 use anyhow::Context as _;
 use sheaf_stream_files::Catalogue;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// List, read and check the files of the sink "streams".
+/// List, read, check and serve the files of the sink "streams".
 ///
 /// Without a command it lists, as `sheaf files list` does.
 #[derive(Debug, clap::Args)]
@@ -21,7 +23,8 @@ Examples:
   sheaf files /data
   sheaf files list /data --stream main --state closed
   sheaf files read /data/epn-0/sheaf.00000042.main.b00000.epn-0.0000.tf --tf 100..200
-  sheaf files check /data")]
+  sheaf files check /data
+  sheaf files serve /data")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
@@ -34,6 +37,17 @@ enum Command {
     List(list::Args),
     Read(read::Args),
     Check(check::Args),
+    Serve(serve::Args),
+}
+
+impl Args {
+    /// Returns how much is logged without a flag.
+    pub(crate) fn usual(&self) -> Usual {
+        match &self.command {
+            Some(Command::Serve(args)) => args.usual(),
+            _ => Usual::Warn,
+        }
+    }
 }
 
 /// Runs the command.
@@ -50,6 +64,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         (None, Some(args)) | (Some(Command::List(args)), None) => list::run(args),
         (Some(Command::Read(args)), None) => read::run(args),
         (Some(Command::Check(args)), None) => check::run(args),
+        (Some(Command::Serve(args)), None) => serve::run(args),
         (None, None) => Err(fail::bad_use("found no DIR, expected folders with files")),
     }
 }

@@ -1,8 +1,8 @@
 //! Configuration of a service.
 
+use core::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
 
 /// Virtual address with the servers behind it.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -50,7 +50,7 @@ pub struct ServerConfig {
     pub agent: Option<SocketAddr>,
 }
 
-/// What is asked of a server to see whether it is well.
+/// Kind of a check of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum HealthKind {
@@ -444,27 +444,20 @@ mod tests {
 
     #[test]
     fn each_fault_of_a_configuration_names_what_was_found() {
-        let faults: [(&str, fn(&mut ServiceConfig)); 8] = [
-            ("found service \"Files\"", |service| {
-                service.name = "Files".into()
+        type Damage = fn(&mut ServiceConfig);
+        let faults: [(&str, Damage); 8] = [
+            ("found service \"Files\"", |it| it.name = "Files".into()),
+            ("has 0 addresses of IPv4", |it| it.addresses.clear()),
+            ("found port = 0", |it| it.port = 0),
+            ("found slots = 4096", |it| it.slots = 4096),
+            ("two of the name \"s1\"", |it| {
+                it.servers[1].name = "s1".into();
             }),
-            ("has 0 addresses of IPv4", |service| {
-                service.addresses.clear()
+            ("server \"s2\" has 0 addresses of IPv4", |it| {
+                it.servers[1].addresses = vec!["fd00::2".parse().expect("an address")];
             }),
-            ("found port = 0", |service| service.port = 0),
-            ("found slots = 4096", |service| service.slots = 4096),
-            ("two of the name \"s1\"", |service| {
-                service.servers[1].name = "s1".into()
-            }),
-            ("server \"s2\" has 0 addresses of IPv4", |service| {
-                service.servers[1].addresses = vec!["fd00::2".parse().expect("an address")];
-            }),
-            ("found weight = 0", |service| {
-                service.servers[0].weight = 0.0
-            }),
-            ("found weight = NaN", |service| {
-                service.servers[0].weight = f64::NAN
-            }),
+            ("found weight = 0", |it| it.servers[0].weight = 0.0),
+            ("found weight = NaN", |it| it.servers[0].weight = f64::NAN),
         ];
         assert_eq!(service().check(), Ok(()));
         for (expected, damage) in faults {

@@ -1,7 +1,7 @@
 //! Connections and the slots that they fall into.
 
+use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 
 /// Connection of a client, as its packets show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]

@@ -1,9 +1,9 @@
 //! State that a data plane has to carry out.
 
 use crate::flow::Flow;
+use core::net::IpAddr;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 /// Server of one service in one director, never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

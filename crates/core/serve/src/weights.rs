@@ -75,7 +75,7 @@ impl Weights {
     /// Takes a report into the moving average.
     pub fn handle_report(&mut self, now: Timestamp, report: LoadReport, config: &WeightsConfig) {
         let used = report.used();
-        let weight = (config.average_percent as f64 / 100.0).clamp(0.01, 1.0);
+        let weight = share(config.average_percent).clamp(0.01, 1.0);
         self.used = Some(self.used.map_or(used, |old| old + weight * (used - old)));
         self.reported_at = Some(now);
         self.latest = report;
@@ -102,12 +102,12 @@ impl Weights {
             .collect();
         let mean = fresh.iter().sum::<f64>() / fresh.len().max(1) as f64;
         // Idle servers have nothing to share out; their ratios are noise.
-        if fresh.len() < 2 || mean < config.idle_percent as f64 / 100.0 {
+        if fresh.len() < 2 || mean < share(config.idle_percent) {
             return false;
         }
-        let step = config.step_percent as f64 / 100.0;
-        let least_change = config.hysteresis_percent as f64 / 100.0;
-        let floor = config.floor_percent as f64 / 100.0;
+        let step = share(config.step_percent);
+        let least_change = share(config.hysteresis_percent);
+        let floor = share(config.floor_percent);
         let mut has_changed = false;
         for one in &mut all {
             let Some(used) = one.fresh(now, config) else {
@@ -126,6 +126,11 @@ impl Weights {
         }
         has_changed
     }
+}
+
+/// Returns a number in per cent as a share.
+fn share(percent: u32) -> f64 {
+    f64::from(percent) / 100.0
 }
 
 #[cfg(test)]
@@ -201,7 +206,7 @@ mod tests {
                 for (one, before) in all.iter().zip(before) {
                     let change = one.factor() / before;
                     prop_assert!((0.7499..=1.2501).contains(&change), "step {step}: {change}");
-                    let floor = config.floor_percent as f64 / 100.0;
+                    let floor = share(config.floor_percent);
                     prop_assert!((floor..=1.0 / floor).contains(&one.factor()));
                 }
             }

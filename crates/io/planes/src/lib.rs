@@ -1,14 +1,18 @@
 //! Data planes: what carries the table of a director out.
 //!
-//! A [`Plane`] takes the state that a service wants ([`Wanted`]) and makes packets or connections follow it, in one step
-//! that is done or not done. All planes are rows of one table ([`planes`]); they have the same commands, the same
+//! A [`Plane`] takes the state that a service wants ([`Wanted`]) and makes packets or connections follow it, in one
+//! step that is done or not done. All planes are rows of one table ([`planes`]); they have the same commands, the same
 //! counters, and the same tests. `nft` rewrites the hardware address of packets in the kernel, and answers go from the
 //! server to the client past the director; `userspace` is a proxy that needs no rights.
 
+mod error;
 mod nft;
 mod plane;
+mod registry;
 mod tool;
 mod userspace;
 
-pub use plane::{Counted, Installed, Plane, PlaneConfig, PlaneError, Registration, named, planes};
+pub use error::PlaneError;
+pub use plane::{Counted, Installed, Plane, PlaneConfig};
+pub use registry::{Registration, named, planes};
 pub use sheaf_serve::Wanted;

@@ -16,7 +16,8 @@
 mod read;
 mod render;
 
-use crate::plane::{Counted, Installed, Plane, PlaneConfig, PlaneError};
+use crate::error::PlaneError;
+use crate::plane::{Counted, Installed, Plane, PlaneConfig};
 use crate::tool::{IP, NFT};
 use render::Macs;
 use sheaf_serve::{ServerPlace, Wanted};

@@ -1,6 +1,6 @@
 //! Programs of the machine that planes use.
 
-use crate::plane::PlaneError;
+use crate::error::PlaneError;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 

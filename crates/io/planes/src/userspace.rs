@@ -6,7 +6,8 @@
 
 mod pump;
 
-use crate::plane::{Counted, Installed, Plane, PlaneError};
+use crate::error::PlaneError;
+use crate::plane::{Counted, Installed, Plane};
 use sheaf_serve::{Flow, ServerId, ServerPlace, Wanted, slot_of};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Longest time of a connection to a server; the next server is tried then.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// What the tasks of a service share.
+/// State that the tasks of a service share.
 #[derive(Debug)]
 struct Shared {
     wanted: RwLock<Arc<Wanted>>,

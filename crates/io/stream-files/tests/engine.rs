@@ -386,6 +386,35 @@ fn files_without_a_row_are_adopted_and_others_are_left_alone() {
 }
 
 #[test]
+fn a_damaged_catalogue_is_named_and_no_file_is_touched() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut bench, _) = Bench::open(config(folder.path(), "open-rate", None)).expect("opens");
+    bench.append(0, Numbered::new(0, 1, 100));
+    bench.finish();
+    drop(bench);
+    for end in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(folder.path().join(format!("catalogue.sqlite{end}")));
+    }
+    let catalogue = folder.path().join("catalogue.sqlite");
+    let bytes = std::fs::metadata(&catalogue).expect("it is there").len() as usize;
+    std::fs::write(&catalogue, vec![0xa5; bytes]).expect("written");
+    let before: Vec<_> = std::fs::read_dir(folder.path())
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
+    let error = Bench::open(config(folder.path(), "open-rate", None)).err();
+    let error = error.expect("no catalogue").to_string();
+    assert!(error.contains("catalogue.sqlite"), "{error}");
+    for name in before {
+        assert!(folder.path().join(&name).exists(), "{name:?}");
+    }
+    assert_eq!(
+        std::fs::read(&catalogue).expect("it is there"),
+        vec![0xa5; bytes]
+    );
+}
+
+#[test]
 fn a_name_that_something_else_has_is_passed_over() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut bench, _) = Bench::open(config(folder.path(), "open-rate", None)).expect("opens");

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 /// Options of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentConfig {
-    /// Address of HTTP. Whoever reaches it sees the addresses of clients.
+    /// Address of HTTP. A program that reaches it sees the addresses of clients.
     pub listen: SocketAddr,
 }
 

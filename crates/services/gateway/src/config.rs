@@ -32,15 +32,15 @@ pub struct DirectorConfig {
     pub plane: String,
     /// Network interface at which packets of clients come in; planes in user space need none.
     pub interface: String,
-    /// Address of HTTP for orders and the state. Whoever reaches it can give orders.
+    /// Address of HTTP for orders and the state. A program that reaches it can give orders.
     pub listen: SocketAddr,
-    /// What becomes of the plane when the director stops.
+    /// Fate of the plane when the director stops.
     pub on_stop: OnStop,
     /// File in which drains, weights and further servers outlive the director; none by default.
     pub state: Option<PathBuf>,
 }
 
-/// What becomes of the plane when the director stops.
+/// Fate of the plane when the director stops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnStop {

@@ -26,7 +26,7 @@ pub fn connections(addresses: &[IpAddr], port: u16) -> io::Result<BTreeSet<Flow>
     let states =
         StateFlags::all() & !(StateFlags::LISTEN | StateFlags::TIME_WAIT | StateFlags::CLOSE);
     let mut flows = BTreeSet::new();
-    dump(port, states, |local, flow| {
+    dump(port, &states, |local, flow| {
         if addresses.contains(&local) {
             flows.insert(flow);
         }
@@ -41,14 +41,14 @@ pub fn connections(addresses: &[IpAddr], port: u16) -> io::Result<BTreeSet<Flow>
 /// Error of the operating system.
 pub fn listens(port: u16) -> io::Result<BTreeSet<IpAddr>> {
     let mut found = BTreeSet::new();
-    dump(port, StateFlags::LISTEN, |local, _| {
+    dump(port, &StateFlags::LISTEN, |local, _| {
         found.insert(local);
     })?;
     Ok(found)
 }
 
 /// Calls `each` with local address and client of every TCP socket of this port in one of the states.
-fn dump(port: u16, states: StateFlags, mut each: impl FnMut(IpAddr, Flow)) -> io::Result<()> {
+fn dump(port: u16, states: &StateFlags, mut each: impl FnMut(IpAddr, Flow)) -> io::Result<()> {
     let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
     socket.bind_auto()?;
     socket.connect(&NetlinkAddr::new(0, 0))?;

@@ -4,66 +4,25 @@ mod probes;
 
 use crate::config::{GatewayConfig, OnStop};
 use crate::error::GatewayError;
-use crate::http::{self, Named, OrderRequest};
+use crate::event::{Ask, Event, Named, OrderRequest, Status};
+use crate::http;
 use crate::orders::Orders;
 use probes::Probes;
-use serde::{Deserialize, Serialize};
-use sheaf_planes::{Counted, Plane};
+use sheaf_planes::Plane;
 use sheaf_protocol::Timestamp;
-use sheaf_serve::{
-    Action, Explained, Flow, HealthNews, LoadReport, Order, OrderError, ServerId, Service,
-    ServiceStatus, Trial,
-};
+use sheaf_serve::{Action, HealthNews, Order, OrderError, ServerId, Service, Trial};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 /// Events that wait; those that give them wait when it is full.
 const EVENTS: usize = 4096;
 /// Time between two looks whether the machine still follows, for instance after a server got another network card.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// Question of HTTP.
-#[derive(Debug)]
-pub(crate) enum Ask {
-    Status(oneshot::Sender<Box<Status>>),
-    Order(
-        String,
-        OrderRequest,
-        oneshot::Sender<Named<Result<Trial, OrderError>>>,
-    ),
-    Explain(String, Flow, oneshot::Sender<Named<Option<Explained>>>),
-}
-
-/// Event for the thread of the director.
-#[derive(Debug)]
-pub(crate) enum Event {
-    Check(usize, ServerId, Result<(), String>),
-    Load(usize, ServerId, LoadReport),
-    Flows(usize, ServerId, u64, Vec<Flow>),
-    NoFlows(usize, ServerId, u64),
-    Ask(Ask),
-    Stop,
-}
-
-/// State of a director.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-pub struct Status {
-    /// Name of the director.
-    pub director: String,
-    /// Name of its plane.
-    pub plane: String,
-    /// Time since it began, in seconds.
-    pub uptime_s: f64,
-    /// Services.
-    pub services: Vec<ServiceStatus>,
-    /// What the plane counted to each server, by service and server.
-    pub counted: BTreeMap<String, BTreeMap<String, Counted>>,
-}
 
 /// Director that runs. It ends when dropped; what becomes of the plane is in its configuration.
 #[derive(Debug)]
@@ -259,12 +218,12 @@ impl Running {
             }
             Event::Flows(at, id, question, flows) => {
                 with(at, &mut |service| {
-                    service.handle_flows(now, id, question, &flows)
+                    service.handle_flows(now, id, question, &flows);
                 });
             }
             Event::NoFlows(at, id, question) => {
                 with(at, &mut |service| {
-                    service.handle_no_flows(now, id, question)
+                    service.handle_no_flows(now, id, question);
                 });
             }
             Event::Ask(ask) => self.answer(now, ask),

@@ -20,7 +20,7 @@ pub enum GatewayError {
     Parse {
         /// Path.
         path: PathBuf,
-        /// What is wrong and where.
+        /// Fault and place.
         text: String,
     },
     /// Fault of the configuration.
@@ -33,7 +33,7 @@ pub enum GatewayError {
         key: &'static str,
         /// Value as found.
         found: String,
-        /// What is expected.
+        /// Values that fit.
         expected: String,
     },
     /// Plane that does not begin.

@@ -1,41 +1,21 @@
 //! HTTP of a director: orders, explanations, the state.
 
-use crate::director::{Ask, Event, Status};
+use crate::event::{Ask, Event, Named, OrderRequest, Status};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use sheaf_serve::{Explained, Flow, Order, Trial};
+use sheaf_serve::{Explained, Flow, Trial};
 use std::sync::mpsc::SyncSender;
 use tokio::sync::oneshot;
-
-/// Order of an operator, as the body of a request.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct OrderRequest {
-    /// The order.
-    pub order: Order,
-    /// Whether to say only what would move.
-    #[serde(default)]
-    pub is_trial: bool,
-}
 
 /// Body of an answer that refuses.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Refusal {
     /// Why.
     pub error: String,
-}
-
-/// Service that was asked for, and whether it is there.
-#[derive(Debug)]
-pub enum Named<T> {
-    /// Answer of the service.
-    Found(T),
-    /// No service has this name; names there are.
-    Unknown(Vec<String>),
 }
 
 /// Returns every route with its handler.
@@ -50,7 +30,7 @@ pub(crate) fn router(events: SyncSender<Event>) -> Router {
 
 type Events = State<SyncSender<Event>>;
 
-fn refuse(status: StatusCode, error: impl ToString) -> Response {
+fn refuse(status: StatusCode, error: &dyn std::fmt::Display) -> Response {
     let error = error.to_string();
     (status, Json(Refusal { error })).into_response()
 }
@@ -63,7 +43,7 @@ async fn ask<T>(
     let busy = || {
         refuse(
             StatusCode::SERVICE_UNAVAILABLE,
-            "the director is busy or ends",
+            &"the director is busy or ends",
         )
     };
     let (sender, answer) = oneshot::channel();
@@ -78,7 +58,7 @@ fn named<T: IntoResponse>(found: Named<T>) -> Response {
         Named::Found(found) => found.into_response(),
         Named::Unknown(names) => refuse(
             StatusCode::NOT_FOUND,
-            format!(
+            &format!(
                 "found no service of this name, expected one of {}",
                 names.join(", ")
             ),
@@ -104,7 +84,7 @@ async fn order(
     named(match found {
         Named::Unknown(names) => Named::Unknown(names),
         Named::Found(Ok(trial)) => Named::Found(Json::<Trial>(trial).into_response()),
-        Named::Found(Err(error)) => Named::Found(refuse(StatusCode::CONFLICT, error)),
+        Named::Found(Err(error)) => Named::Found(refuse(StatusCode::CONFLICT, &error)),
     })
 }
 
@@ -123,7 +103,7 @@ async fn explain(
         Named::Found(Some(explained)) => Named::Found(Json(explained).into_response()),
         Named::Found(None) => Named::Found(refuse(
             StatusCode::CONFLICT,
-            "no server of the service has ever been well",
+            &"no server of the service has ever been well",
         )),
     })
 }

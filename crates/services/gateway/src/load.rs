@@ -11,7 +11,7 @@ pub(crate) struct Meter {
     last: Option<Look>,
 }
 
-/// What the kernel says at one time.
+/// Counters of the kernel at one time.
 #[derive(Clone, Debug)]
 struct Look {
     at: Instant,

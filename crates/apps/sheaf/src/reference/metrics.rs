@@ -25,5 +25,6 @@ pub(super) fn tables() -> Vec<Table> {
     #[cfg(feature = "monitor")]
     let groups = groups.chain([("collector", sheaf_monitor::metrics().collect())]);
     let groups = groups.chain([("agent", sheaf_agent::metrics().collect())]);
+    let groups = groups.chain([("file-server", sheaf_file_server::metrics().collect())]);
     groups.map(table).collect()
 }

@@ -94,9 +94,9 @@ impl Maglev {
         self.deal(members);
     }
 
-    /// Returns a table of `size` entries, which is prime, as places in `members`: the hash of each and its weight. Equal
-    /// members in equal order have equal tables, so balancers agree that never spoke to each other. Empty without
-    /// members.
+    /// Returns a table of `size` entries, which is prime, as places in `members`: the hash of each and its weight.
+    /// Equal members in equal order have equal tables, so balancers agree that never spoke to each other. Empty
+    /// without members.
     #[must_use]
     pub fn table(size: usize, members: &[(u64, u32)]) -> Vec<u32> {
         let mut policy = Self::of_size(size);

@@ -2,10 +2,10 @@
 
 use super::{Order, OrderError, Service};
 use crate::flow::{Flow, slot_of};
+use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use sheaf_protocol::Timestamp;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 /// Step of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -87,11 +87,11 @@ pub struct ServiceStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// Its slot is the server's.
+    /// The slot is the server's.
     Slot,
-    /// Its slot is on the move: a new connection goes there, a known one to the server before.
+    /// The slot is on the move: a new connection goes there, a known one to the server before.
     Moving,
-    /// It is pinned until it ends.
+    /// The connection is pinned until it ends.
     Pin,
 }
 
@@ -114,7 +114,7 @@ pub struct Explained {
     pub before: Option<String>,
 }
 
-/// What an order would change.
+/// Changes that an order would make.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Trial {
     /// Slots in all.
@@ -194,7 +194,7 @@ impl Service {
 
     /// Returns a digest of the table by names.
     fn digest(&self) -> String {
-        let hash_of = |id: &crate::ServerId| super::hash_of_name(self.name_of(*id));
+        let hash_of = |id: &crate::ServerId| super::moves::hash_of_name(self.name_of(*id));
         let fold = |sum: u64, id| sheaf_protocol::splitmix::hash(sum ^ hash_of(id));
         format!("{:016x}", self.slots.iter().fold(0, fold))
     }

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::config::{HealthConfig, WeightsConfig};
+use crate::flow::slot_of;
+use core::net::IpAddr;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::net::IpAddr;
 
 const STEP: Duration = Duration::from_millis(10);
 const SLOTS: u32 = 251;
@@ -228,7 +229,7 @@ impl World {
     /// Goes on for one step. Checks come every 250 ms.
     fn step(&mut self) {
         self.now = self.now + STEP;
-        if self.now.0 % 250_000_000 == 0 {
+        if self.now.0.is_multiple_of(250_000_000) {
             let checks: Vec<(ServerId, bool)> = self
                 .hosts
                 .iter()
@@ -372,7 +373,7 @@ fn a_dead_server_gets_no_new_connection_and_a_hung_one_keeps_its_own() {
 /// Everything at once; whatever happens, a connection breaks only with its server.
 fn torture(seed: u64) {
     let mut world = World::new(seed, config(6, true));
-    world.fails_sometimes = seed % 2 == 0;
+    world.fails_sometimes = seed.is_multiple_of(2);
     world.run(1000);
     for _ in 0..3000 {
         let number = world.rng.random_range(0..6);
@@ -383,7 +384,7 @@ fn torture(seed: u64) {
                 server: format!("s{number}"),
             })),
             3 => {
-                let weight = world.rng.random_range(1..40) as f64 / 10.0;
+                let weight = f64::from(world.rng.random_range(1..40_u32)) / 10.0;
                 let server = format!("s{number}");
                 world
                     .order(Order::Weight { server, weight })

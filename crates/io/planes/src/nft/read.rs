@@ -1,7 +1,8 @@
 //! Rules of the machine, read back.
 
 use super::render::table;
-use crate::plane::{Counted, Installed, PlaneError};
+use crate::error::PlaneError;
+use crate::plane::{Counted, Installed};
 use crate::tool::NFT;
 use serde_json::Value;
 use sheaf_serve::Flow;

@@ -18,7 +18,7 @@ const FRESH_MAX: u32 = 1 << 20;
 pub(super) struct Macs {
     /// That of the director.
     pub(super) own: String,
-    /// Those of the servers.
+    /// Hardware addresses of the servers.
     pub(super) servers: BTreeMap<ServerId, String>,
 }
 

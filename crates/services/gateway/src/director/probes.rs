@@ -1,8 +1,8 @@
 //! Threads that check servers and ask their agents.
 
-use super::Event;
 use crate::agent_client::AgentClient;
 use crate::check::check;
+use crate::event::Event;
 use sheaf_serve::{HealthConfig, ServerConfig, ServerId, Service, ServiceConfig};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -134,7 +134,7 @@ impl Probe {
             };
             let client = AgentClient::new(agent, addresses, port);
             probe.spawn("serve-ask", move || {
-                questions_of(&events, key, &client, &asked)
+                questions_of(&events, key, &client, &asked);
             });
             probe.questions = Some(questions);
         }

@@ -1,0 +1,146 @@
+//! `sheaf files serve`: a folder over HTTP.
+
+use crate::json_file::JsonFlag;
+use crate::logging::Usual;
+use crate::{duration, fail};
+use anyhow::Context as _;
+use serde_json::json;
+use sheaf_file_server::{
+    FileServer, FileServerConfig, FileServerError, Limits, TlsFiles, TokenConfig,
+};
+use sheaf_metrics::Registry;
+use sheaf_node::shutdown::Shutdown;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::info;
+
+/// Serve a folder over HTTP, with ranges, checksums and WebDAV.
+///
+/// Clients read, with --write they upload as well. Nothing outside of the folder is served or changed, and no hidden
+/// file, file that is being written, or catalogue. Checksums of a writer's files come from its catalogue. SIGTERM or
+/// SIGINT: no new request is taken, running ones end, and so does the server.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf files serve /data
+  sheaf files serve /data --listen 0.0.0.0:8443 --tls-cert s3.pem --tls-key s3.key
+  sheaf files serve /data --name s3 --write --status 127.0.0.1:9103
+  curl -r 0-99 http://127.0.0.1:8080/sheaf.00000042.main.b00000.epn-0.0000.tf")]
+pub(crate) struct Args {
+    /// Serve the files in this folder.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Listen here; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Name the server in the header X-Served-By of every answer.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Take uploads, and let clients move, copy and delete files.
+    #[arg(long)]
+    write: bool,
+    /// Answer for an upload when it is in the memory of the system, not when it is on the disk.
+    #[arg(long, requires = "write")]
+    no_sync: bool,
+    /// Serve metrics here, as text for Prometheus and as JSON, in the clear.
+    #[arg(long, value_name = "ADDRESS")]
+    status: Option<SocketAddr>,
+    /// Serve with so many threads; without it, one for each processor.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=256))]
+    threads: u16,
+    /// Take so many connections at once; further ones get status 503.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections_max)]
+    connections: usize,
+    /// Serve with TLS and this chain of certificates, a PEM file.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Use this private key, a PEM file that only its owner may read.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Let clients have files copied from other servers and to them.
+    #[arg(long)]
+    third_party: bool,
+    /// Let in only clients with a token of the WLCG profile from this issuer; may be repeated.
+    #[arg(long, value_name = "URL")]
+    issuer: Vec<String>,
+    /// Take tokens for this audience, too, beside those for all servers; may be repeated.
+    #[arg(long, value_name = "NAME", requires = "issuer")]
+    audience: Vec<String>,
+    /// Check other servers by the authorities in this PEM file; without it by those of the system.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Serve other machines without TLS, which every host on the way could read.
+    #[arg(long)]
+    insecure: bool,
+    /// Wait at most so long for running requests at the end.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
+    drain: Duration,
+    #[command(flatten)]
+    flag: JsonFlag,
+}
+
+impl Args {
+    /// Returns how much is logged without a flag.
+    pub(crate) fn usual(&self) -> Usual {
+        Usual::Info
+    }
+
+    fn config(&self) -> FileServerConfig {
+        let tls = self.tls_cert.clone().zip(self.tls_key.clone());
+        FileServerConfig {
+            name: self.name.clone(),
+            status: self.status,
+            is_writable: self.write,
+            is_synced: !self.no_sync,
+            threads: self.threads.into(),
+            tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+            has_third_party: self.third_party,
+            ca: self.ca.clone(),
+            is_insecure: self.insecure,
+            tokens: (!self.issuer.is_empty()).then(|| TokenConfig {
+                issuers: self.issuer.clone(),
+                audiences: self.audience.clone(),
+            }),
+            limits: Limits {
+                connections_max: self.connections,
+                drain_within: self.drain,
+                ..Limits::default()
+            },
+            ..FileServerConfig::new(self.folder.clone(), self.listen)
+        }
+    }
+}
+
+/// Serves until a signal.
+///
+/// # Errors
+///
+/// The reason why the server could not start.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
+    let main = std::thread::current();
+    shutdown.set_waker(move || main.unpark());
+    let registry = Arc::new(Registry::default());
+    let server = FileServer::start(&args.config(), &registry).map_err(|error| match error {
+        FileServerError::Thread(_) => error.into(),
+        _ => fail::bad_use(error),
+    })?;
+    let address = server.address();
+    info!(%address, folder = %args.folder.display(), "The file server listens");
+    if args.flag.json {
+        let status = server.status_address().map(|address| address.to_string());
+        let object = json!({ "address": address.to_string(), "status": status });
+        writeln!(io::stdout(), "{object}").context("cannot print the address")?;
+    }
+    while !shutdown.is_requested() {
+        std::thread::park();
+    }
+    info!("No further request is taken; running ones end");
+    server.stop();
+    info!("The file server has ended");
+    Ok(ExitCode::SUCCESS)
+}

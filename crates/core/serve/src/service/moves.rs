@@ -1,0 +1,184 @@
+//! The table that is asked for, and slots that move to it.
+
+use super::{GONE, Losing, Moving, Server, Service};
+use crate::flow::{Flow, slot_of};
+use crate::wanted::ServerId;
+use sheaf_placement::policy::maglev::Maglev;
+use sheaf_protocol::{Timestamp, splitmix};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+impl Service {
+    /// Returns the servers that get connections, sorted by name: id, hash of the name, weight.
+    pub(super) fn members(&self) -> Vec<(ServerId, u64, u32)> {
+        self.members_at(None)
+    }
+
+    fn members_at(&self, now: Option<Timestamp>) -> Vec<(ServerId, u64, u32)> {
+        let gets = |server: &&Server| server.health.is_up() && !server.is_draining;
+        let mut members: Vec<(&str, ServerId, u32)> = self
+            .servers
+            .iter()
+            .filter(|(_, server)| gets(server))
+            .map(|(id, server)| {
+                let share = now.map_or(1.0, |now| server.health.share(now, &self.config.health));
+                let weight = server.config.weight * server.weights.factor() * share;
+                let milli = (weight * 1000.0).round().clamp(1.0, 1e9) as u32;
+                (server.config.name.as_str(), *id, milli)
+            })
+            .collect();
+        members.sort_unstable();
+        let of = |(name, id, weight): (&str, ServerId, u32)| (id, hash_of_name(name), weight);
+        members.into_iter().map(of).collect()
+    }
+
+    /// Returns the table that health, drains and weights ask for; empty if no server gets connections.
+    pub(super) fn target(&self, now: Timestamp) -> Vec<ServerId> {
+        let members = self.members_at(Some(now));
+        let dealt: Vec<(u64, u32)> = members
+            .iter()
+            .map(|(_, hash, weight)| (*hash, *weight))
+            .collect();
+        let table = Maglev::table(self.config.slots as usize, &dealt);
+        table
+            .iter()
+            .map(|place| members[*place as usize].0)
+            .collect()
+    }
+
+    /// Puts slots on the move whose server is not the one that the table asks for.
+    pub(super) fn open(&mut self, now: Timestamp) {
+        if self.slots.is_empty() && !self.begins(now) {
+            return;
+        }
+        let target = self.target(now);
+        if target.is_empty() {
+            return; // The last servers keep what they have: one of them may be well all the same.
+        }
+        if self.slots.is_empty() {
+            self.slots = target;
+            self.has_changed = true;
+            return;
+        }
+        let mut opened = BTreeSet::new();
+        for (slot, to) in (0..).zip(target) {
+            let from = self.slots[slot as usize];
+            let planned = self.moving.get(&slot).map(|moving| moving.to);
+            match planned {
+                None if from == to => {}
+                None => {
+                    let holders = BTreeSet::from([from]);
+                    self.moving.insert(slot, Moving { to, holders });
+                    opened.insert(from);
+                }
+                // Another change follows when this one has ended, unless its new server is down.
+                Some(planned) if planned == to || self.is_up(planned) => {}
+                Some(planned) => {
+                    let moving = self.moving.get_mut(&slot).expect("it is planned");
+                    moving.to = to;
+                    moving.holders.insert(planned);
+                    moving.holders.remove(&to);
+                    opened.insert(planned);
+                }
+            }
+        }
+        let generation = self.generation + 1;
+        for from in opened {
+            self.has_changed = true;
+            let since = self.losing.get(&from).map_or(now, |losing| losing.since);
+            let losing = Losing {
+                generation,
+                since,
+                opened_at: None,
+                ask_at: None,
+                question: None,
+            };
+            self.losing.insert(from, losing);
+        }
+    }
+
+    /// Whether the first table can be made: every server has been checked, or their time is up.
+    fn begins(&self, now: Timestamp) -> bool {
+        let mut all = self.servers.values();
+        now >= self.begin_at || all.all(|server| server.health.is_checked())
+    }
+
+    /// Takes that `flows` are all connections of `from`: those of slots that leave it stay. Slots that no further
+    /// server has connections of are the new servers'.
+    pub(super) fn settle(&mut self, now: Timestamp, from: ServerId, flows: &BTreeSet<Flow>) {
+        self.losing.remove(&from);
+        let until = now + Duration::from_secs(self.config.drain_s);
+        for flow in flows {
+            let slot = self.moving.get(&slot_of(*flow, self.config.slots));
+            if slot.is_some_and(|slot| slot.holders.contains(&from)) {
+                self.pins.entry(*flow).or_insert((from, until));
+            }
+        }
+        let slots = &mut self.slots;
+        self.moving.retain(|slot, moving| {
+            moving.holders.remove(&from);
+            let is_open = !moving.holders.is_empty();
+            if !is_open {
+                slots[*slot as usize] = moving.to;
+            }
+            is_open
+        });
+        self.pins_asked_at.insert(from, now);
+        self.has_changed = true;
+    }
+
+    /// Ends what waits in vain: for servers that are gone, and beyond the deadline of drains.
+    pub(super) fn give_up(&mut self, now: Timestamp) {
+        let drain = Duration::from_secs(self.config.drain_s);
+        let given_up: Vec<ServerId> = self
+            .losing
+            .iter()
+            .filter(|(id, losing)| {
+                let is_asked = losing.opened_at.is_some_and(|at| now.since(at) >= GONE);
+                is_asked && self.is_gone(now, **id) || now.since(losing.since) >= drain
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in given_up {
+            let known = self.servers.get(&id).and_then(|server| server.flows);
+            self.given_up += known.unwrap_or(0) as u64;
+            self.settle(now, id, &BTreeSet::new());
+        }
+        let ended: Vec<Flow> = self
+            .pins
+            .iter()
+            .filter(|(_, (id, until))| now >= *until || self.is_gone(now, *id))
+            .map(|(flow, _)| *flow)
+            .collect();
+        for flow in ended {
+            self.pins.remove(&flow);
+            self.given_up += 1;
+            self.has_changed = true;
+        }
+    }
+
+    /// Whether the server is not there any more, with all its connections: down, and its agent is silent.
+    fn is_gone(&self, now: Timestamp, id: ServerId) -> bool {
+        let Some(server) = self.servers.get(&id) else {
+            return true;
+        };
+        let is_long = |since: Timestamp| now.since(since) >= GONE;
+        server.down_since.is_some_and(is_long) && server.answered_at.is_none_or(is_long)
+    }
+
+    /// Returns the servers that slots on the move were to move to and that may have connections of them.
+    pub(super) fn former(&self) -> BTreeSet<ServerId> {
+        let of = |(slot, moving): (&u32, &Moving)| {
+            let own = self.slots[*slot as usize];
+            let holders = moving.holders.clone();
+            holders.into_iter().filter(move |id| *id != own)
+        };
+        self.moving.iter().flat_map(of).collect()
+    }
+}
+
+/// Returns the hash of a server's name, which orders its entries of the table in every director alike.
+pub(super) fn hash_of_name(name: &str) -> u64 {
+    let fold = |hash: u64, byte: &u8| splitmix::hash(hash ^ u64::from(*byte));
+    name.as_bytes().iter().fold(name.len() as u64, fold)
+}

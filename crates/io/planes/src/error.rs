@@ -1,0 +1,75 @@
+//! Failures of planes.
+
+use std::net::IpAddr;
+
+/// Failure of a plane.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaneError {
+    /// Name that no plane has.
+    #[error("found plane {found:?}, expected one of {expected}")]
+    Unknown {
+        /// Name as found.
+        found: String,
+        /// Names of planes.
+        expected: String,
+    },
+    /// A program that a plane needs and that is not there.
+    #[error("{tool} cannot be started ({error}); on Debian: apt-get install {package}")]
+    Missing {
+        /// Program.
+        tool: &'static str,
+        /// Package of Debian.
+        package: &'static str,
+        /// Error of the operating system.
+        error: std::io::Error,
+    },
+    /// A program that has refused.
+    #[error("{tool} refused: {text}")]
+    Refused {
+        /// Program.
+        tool: &'static str,
+        /// Words of the program.
+        text: String,
+    },
+    /// Output that is not as documented.
+    #[error("the output of {tool} cannot be read: {text}")]
+    Output {
+        /// Program.
+        tool: &'static str,
+        /// Text that was found.
+        text: String,
+    },
+    /// Server whose network card does not answer.
+    #[error(
+        "server {server:?} at {address} does not answer for its hardware address on {interface}"
+    )]
+    NoNeighbor {
+        /// Name of the server.
+        server: String,
+        /// Address.
+        address: IpAddr,
+        /// Interface that was asked.
+        interface: String,
+    },
+    /// Server whose port is not that of the service, in a plane that rewrites none.
+    #[error("server {server:?} has port {found}, expected {expected}: the plane rewrites no ports")]
+    Port {
+        /// Name of the server.
+        server: String,
+        /// Port of the server.
+        found: u16,
+        /// Port of the service.
+        expected: u16,
+    },
+    /// Virtual address that cannot be listened on.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// Address and port.
+        address: std::net::SocketAddr,
+        /// Error of the operating system.
+        error: std::io::Error,
+    },
+    /// Thread or runtime that does not start.
+    #[error("a thread of the plane cannot be started: {0}")]
+    Thread(std::io::Error),
+}

@@ -1,0 +1,57 @@
+//! Table of planes.
+
+use crate::error::PlaneError;
+use crate::plane::{Plane, PlaneConfig};
+use crate::{nft, userspace};
+
+/// Row of the table of planes.
+pub struct Registration {
+    /// Name in configurations.
+    pub name: &'static str,
+    /// One line of help.
+    pub summary: &'static str,
+    /// Whether it needs rights over the network of the machine.
+    pub needs_root: bool,
+    /// Whether packets of servers go to clients past the director.
+    pub is_direct_return: bool,
+    make: fn(&PlaneConfig) -> Box<dyn Plane>,
+}
+
+/// All planes.
+#[must_use]
+pub fn planes() -> &'static [Registration] {
+    &[
+        Registration {
+            name: "nft",
+            summary: "rules of nftables: hardware addresses rewritten at ingress, direct return",
+            needs_root: true,
+            is_direct_return: true,
+            make: |config| Box::new(nft::Nft::new(config)),
+        },
+        Registration {
+            name: "userspace",
+            summary: "a proxy with splice, without any rights",
+            needs_root: false,
+            is_direct_return: false,
+            make: |_| Box::new(userspace::Userspace::new()),
+        },
+    ]
+}
+
+/// Creates the plane with this name.
+///
+/// # Errors
+///
+/// [`PlaneError::Unknown`].
+pub fn named(name: &str, config: &PlaneConfig) -> Result<Box<dyn Plane>, PlaneError> {
+    let mut all = planes().iter();
+    all.find(|row| row.name == name)
+        .map(|row| (row.make)(config))
+        .ok_or_else(|| {
+            let names: Vec<&str> = planes().iter().map(|row| row.name).collect();
+            PlaneError::Unknown {
+                found: name.to_owned(),
+                expected: names.join(", "),
+            }
+        })
+}

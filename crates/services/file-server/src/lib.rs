@@ -1,0 +1,47 @@
+//! Files of a folder over HTTP/1.1.
+//!
+//! This crate answers one question: *how do bytes of files get to clients and back, at the speed of the kernel and
+//! with nothing left behind when something breaks?* A [`FileServer`] has some threads, each with a listener of its own
+//! at one address, an event loop, and its connections. Files go from the page cache into sockets by `sendfile`.
+//!
+//! Heads are read by one strict parser for all methods, so that no second reading of the same bytes exists
+//! (`docs/adr/2026-11-27-one-loop-speaks-http.md`). Paths are resolved by the kernel below the folder.
+
+mod answer;
+mod body;
+mod chance;
+mod change;
+mod chunk;
+mod condition;
+mod config;
+mod connection;
+mod dav;
+mod digest;
+mod get;
+mod head;
+mod metrics;
+mod outside;
+mod path;
+mod peer;
+mod properties;
+mod range;
+mod rights;
+mod route;
+mod serve;
+mod server;
+mod site;
+mod status;
+mod stream;
+mod sums;
+mod third_party;
+mod tokens;
+mod tree;
+mod upload;
+mod watch;
+mod worker;
+mod writing;
+
+pub use config::{FileServerConfig, Limits, TlsFiles, TokenConfig};
+pub use metrics::metrics;
+pub use outside::CaError;
+pub use server::{FileServer, FileServerError};

@@ -1,0 +1,11 @@
+//! A file server and its clients, over sockets of this machine.
+
+mod client;
+mod get;
+mod hostile;
+mod litmus;
+mod put;
+mod sums;
+mod third_party;
+mod tokens;
+mod xrootd;
