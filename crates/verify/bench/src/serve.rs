@@ -5,6 +5,7 @@
 //! Sheaf. Clients, director and servers share the machine, so what a plane costs shows in its rate and in CPU seconds
 //! of the whole machine for a GB.
 
+mod drains;
 mod plane;
 mod published;
 mod report;
@@ -61,6 +62,8 @@ pub struct Options {
     pub rate_bytes_per_s: Option<u64>,
     /// Whether connections serve several transfers.
     pub keeps_alive: bool,
+    /// Servers taken out and in again in each window of a plane of Sheaf, in turn.
+    pub drains: u32,
     /// Rounds: each measures every plane once with every number of clients.
     pub rounds: u32,
     /// Length of a window.
@@ -222,6 +225,6 @@ impl Turn {
             seed: options.seed,
             ..Load::default()
         };
-        stage.load(options, &load)
+        stage.load(options, &load, self.plane.takes_orders)
     }
 }

@@ -21,6 +21,7 @@ use std::time::Duration;
 Examples:
   sheaf bench serve --json serve.json
   sheaf bench serve --planes direct,nft --clients 1000 --duration 60s
+  sheaf bench serve --planes direct,nft --clients 1000 --duration 60s --drains 100
   sheaf bench serve --paper --json paper.json
   sheaf bench serve --url http://store/a --url http://store/b --clients 1000 --duration 60s
   sheaf bench serve --url http://store/a --keep-alive --range-bytes 100000 --think 200ms
@@ -160,6 +161,9 @@ struct SiteArgs {
     /// Ask again what the paper asked, rates 1:50, beside its figures.
     #[arg(long, conflicts_with = "urls")]
     paper: bool,
+    /// Drain a server so many times in each window and add it again, with planes of Sheaf.
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "urls", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    drains: u32,
     /// Let clients use IPv6.
     #[arg(long, conflicts_with = "urls")]
     ipv6: bool,
@@ -237,6 +241,7 @@ fn site_options(args: &ServeArgs, program: PathBuf) -> Options {
         think: args.think,
         rate_bytes_per_s: args.client_rate,
         keeps_alive: args.keep_alive,
+        drains: site.drains,
         rounds: args.rounds,
         window: args.duration,
         warm_up: args.warm_up,

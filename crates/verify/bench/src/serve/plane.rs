@@ -1,6 +1,6 @@
 //! Planes: how requests of clients come to servers. A row of [`Plane::ALL`] each.
 
-use super::stage::{PORT, Stage, missing_command, missing_tool};
+use super::stage::{AGENT_PORT, PORT, Stage, missing_command, missing_tool};
 use super::{Options, report};
 use sheaf_load::Target;
 use sheaf_testbed::tool;
@@ -18,6 +18,8 @@ pub(super) struct Plane {
     pub(super) name: &'static str,
     /// Why it cannot be measured here.
     pub(super) missing: fn(&Options) -> Option<String>,
+    /// Whether servers are drained by orders to it.
+    pub(super) takes_orders: bool,
     /// Command of the program at the director; `None`: clients go to the servers in turn.
     command: Option<fn(&Stage, &Options) -> anyhow::Result<Command>>,
 }
@@ -27,21 +29,25 @@ impl Plane {
         Self {
             name: report::DIRECT,
             missing: |_| None,
+            takes_orders: false,
             command: None,
         },
         Self {
             name: "haproxy",
             missing: |_| missing_tool("haproxy", "haproxy"),
+            takes_orders: false,
             command: Some(haproxy),
         },
         Self {
             name: "nft",
             missing: |options| missing_command(&options.program, &["serve", "run"]),
+            takes_orders: true,
             command: Some(|stage, options| sheaf(stage, options, "nft")),
         },
         Self {
             name: "userspace",
             missing: |options| missing_command(&options.program, &["serve", "run"]),
+            takes_orders: true,
             command: Some(|stage, options| sheaf(stage, options, "userspace")),
         },
     ];
@@ -106,6 +112,9 @@ fn sheaf(stage: &Stage, options: &Options, plane: &str) -> anyhow::Result<Comman
             text,
             "\n[[service.server]]\nname = \"{name}\"\naddresses = [\"{v4}\", \"{v6}\"]\nweight = 1.0\n"
         );
+        if options.drains > 0 {
+            let _ = writeln!(text, "agent = \"{v4}:{AGENT_PORT}\"");
+        }
     }
     let config = stage.file("director.toml");
     fs::write(&config, text)?;

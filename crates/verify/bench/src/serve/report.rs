@@ -30,6 +30,8 @@ pub(super) struct Sample {
     pub(super) outcome: Outcome,
     /// Time for which processors of the machine were busy in the window.
     pub(super) cpu_s: f64,
+    /// Servers drained and added again in it.
+    pub(super) drains: u32,
 }
 
 impl Sample {
@@ -165,6 +167,8 @@ pub struct Row {
     pub finished: u64,
     /// Transfers that failed on a connection that they had.
     pub broken: u64,
+    /// Servers drained and added again under load, in all rounds.
+    pub drains: u32,
     /// Transfers that failed, those too.
     pub failed: u64,
     /// Transfers that the end of a run cut.
@@ -314,6 +318,14 @@ impl Report {
             let (plane, clients) = (&row.plane, row.clients);
             writeln!(f, "{plane} with {clients} clients: {}", reasons.join(", "))?;
         }
+        for row in self.rows.iter().filter(|row| row.drains > 0) {
+            let (plane, clients, drains, broken) =
+                (&row.plane, row.clients, row.drains, row.broken);
+            writeln!(
+                f,
+                "{plane} with {clients} clients: {drains} drains, {broken} broken transfers"
+            )?;
+        }
         for skipped in &self.skipped {
             writeln!(f, "skipped: {skipped}")?;
         }
@@ -394,6 +406,7 @@ fn row(case: &Case, direct: Option<&[Sample]>) -> Row {
         started: sum.started,
         finished: sum.finished,
         broken: sum.broken(),
+        drains: samples.iter().map(|sample| sample.drains).sum(),
         failed: sum.failures(),
         cut: sum.cut,
         failures: sum
@@ -437,6 +450,7 @@ mod tests {
         Sample {
             outcome,
             cpu_s: 3.0,
+            drains: 0,
         }
     }
 

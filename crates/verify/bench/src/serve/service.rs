@@ -75,7 +75,7 @@ pub fn measure_service(
                 command.args(["bench", "serve-load"]);
                 (command, part)
             });
-            let sample = watch(Crew::start(parts.collect())?)?;
+            let sample = watch(Crew::start(parts.collect())?, &mut || {})?;
             progress(format!("round {round}: {} clients: {sample}", case.clients));
             case.samples.push(sample);
         }

@@ -1,6 +1,7 @@
 //! Stage of a load test: a site of namespaces with servers that have objects.
 
 use super::Options;
+use super::drains::{Drains, Running};
 use super::report::Sample;
 use crate::monitor::server::pause;
 use anyhow::{Context as _, bail, ensure};
@@ -14,7 +15,7 @@ use sheaf_testbed::tool;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Read as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const STEP: Duration = Duration::from_millis(20);
 /// Burst of a cable after a pause: a segment, and no more of the rate than it has to be.
 const CABLE_BURST_BYTES: u32 = 64 << 10;
+/// Port of the agents of servers.
+pub(super) const AGENT_PORT: u16 = 7401;
 /// Port of all servers.
 pub(super) const PORT: u16 = 80;
 
@@ -79,6 +82,8 @@ impl Engine {
                 let mut command = site.command(place, &options.program);
                 command.args(["files", "serve"]).arg(objects);
                 command.args(["--listen", &format!("{any}:{PORT}"), "--name", name]);
+                // As many as nginx has.
+                command.args(["--threads", "1"]);
                 Ok(command)
             }
         }
@@ -171,6 +176,9 @@ impl Stage {
             let mut process = Process::spawn(command, &log)?;
             process.listen(|_| {})?;
             servers.push(process);
+            if options.drains > 0 {
+                servers.push(start_agent(&site, place, options, &folder)?);
+            }
         }
         let stage = Self {
             director: None,
@@ -219,7 +227,14 @@ impl Stage {
     }
 
     /// Runs `load` on all client hosts.
-    pub(super) fn load(&mut self, options: &Options, load: &Load) -> anyhow::Result<Sample> {
+    ///
+    /// `takes_orders`: servers are drained and added again meanwhile, as often as the options say.
+    pub(super) fn load(
+        &mut self,
+        options: &Options,
+        load: &Load,
+        takes_orders: bool,
+    ) -> anyhow::Result<Sample> {
         let hosts = self.site.clients();
         let each = Crew::parts(load.clients.div_ceil(hosts.len() as u32));
         let parts = load.split(each * hosts.len() as u32);
@@ -230,7 +245,12 @@ impl Stage {
             (command, part)
         });
         let crew = Crew::start(parts.collect())?;
-        let sample = watch(crew)?;
+        let drains = Some(options.drains).filter(|count| takes_orders && *count > 0);
+        let mut drains =
+            drains.map(|count| Drains::new(&self.site, &options.program, count, options.window));
+        let mut running = None;
+        let mut sample = watch(crew, &mut || running = drains.take().map(Drains::start))?;
+        sample.drains = running.map_or(Ok(0), Running::finish)?;
         if let Some(director) = &mut self.director
             && let Some(status) = director.reap()
         {
@@ -281,11 +301,40 @@ fn link(rate_mbit: f64) -> Link {
     }
 }
 
-/// Awaits the outcome of `crew`, and the CPU time of the machine in its window.
-pub(super) fn watch(crew: Crew) -> anyhow::Result<Sample> {
+/// Starts the agent of the server at `place` and waits until it listens.
+fn start_agent(
+    site: &Site,
+    place: &Place,
+    options: &Options,
+    folder: &Folder,
+) -> anyhow::Result<Process> {
+    let listen = SocketAddr::new(place.v4.into(), AGENT_PORT);
+    let mut command = site.command(place, &options.program);
+    command.args(["serve", "agent", "--listen", &listen.to_string()]);
+    let log = folder.file(&format!("{}-agent.log", place.name));
+    let mut process = Process::spawn(command, &log)?;
+    process.listen(|_| {})?;
+    let ask = move || {
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(listen).is_err() && Instant::now() < deadline {
+            pause(STEP);
+        }
+        TcpStream::connect(listen).map(drop)
+    };
+    let thread = site.inside(site.director(0), ask)?;
+    let ready = thread.join().expect("asking does not panic")?;
+    ready.with_context(|| format!("the agent of {} does not start", place.name))?;
+    Ok(process)
+}
+
+/// Awaits the outcome of `crew`, and the CPU time of the machine in its window. `on_open` is called when that opens.
+pub(super) fn watch(crew: Crew, on_open: &mut dyn FnMut()) -> anyhow::Result<Sample> {
     let mut busy = [Ok(0.0), Ok(0.0)];
     let outcome = crew.finish(&mut |mark| match mark {
-        Mark::Opened => busy[0] = busy_s(),
+        Mark::Opened => {
+            busy[0] = busy_s();
+            on_open();
+        }
         Mark::Closed => busy[1] = busy_s(),
     })?;
     ensure!(outcome.adds_up(), "transfers do not add up: {outcome:?}");
@@ -293,6 +342,7 @@ pub(super) fn watch(crew: Crew) -> anyhow::Result<Sample> {
     Ok(Sample {
         outcome,
         cpu_s: closed? - opened?,
+        drains: 0,
     })
 }
 
