@@ -54,14 +54,21 @@ pub(crate) struct Peers {
     tls: Arc<ClientConfig>,
     /// Whether tokens and files may travel in the clear.
     is_insecure: bool,
+    /// Whether all clients are on this machine. Others must not reach its own services through this server.
+    is_local: bool,
     places: Arc<Semaphore>,
 }
 
 impl Peers {
-    pub(crate) fn new(ca: Option<&std::path::Path>, is_insecure: bool) -> Result<Self, CaError> {
+    pub(crate) fn new(
+        ca: Option<&std::path::Path>,
+        is_insecure: bool,
+        is_local: bool,
+    ) -> Result<Self, CaError> {
         Ok(Self {
             tls: crate::outside::tls(ca)?,
             is_insecure,
+            is_local,
             places: Arc::new(Semaphore::new(TRANSFERS_MAX)),
         })
     }
@@ -79,8 +86,12 @@ impl Peers {
     pub(crate) fn check(&self, url: &str) -> Result<Uri, String> {
         let expected = || format!("found `{url}`, expected a URL with https and a host");
         let uri: Uri = url.parse().map_err(|_| expected())?;
-        let is_http = uri.scheme_str() == Some("http") && self.is_insecure;
-        let is_good = uri.host().is_some() && !url.contains('@') && (is_safe(url) || is_http);
+        let is_allowed = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => self.is_insecure || (self.is_local && is_safe(url)),
+            _ => false,
+        };
+        let is_good = uri.host().is_some() && !url.contains('@') && is_allowed;
         if is_good { Ok(uri) } else { Err(expected()) }
     }
 
@@ -187,3 +198,22 @@ impl Peers {
 trait Io: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Io for T {}
+
+#[cfg(test)]
+mod tests {
+    use super::Peers;
+
+    #[test]
+    fn clients_from_elsewhere_reach_no_service_of_this_machine_in_the_clear() {
+        let check = |is_insecure, is_local, url: &str| {
+            let peers = Peers::new(None, is_insecure, is_local).unwrap();
+            peers.check(url).is_ok()
+        };
+        let here = "http://127.0.0.1:9103/metrics";
+        assert!(check(false, true, here) && check(true, false, here));
+        assert!(!check(false, false, here));
+        assert!(check(false, false, "https://store.example/a"));
+        assert!(!check(false, true, "http://store.example/a"));
+        assert!(!check(true, true, "ftp://store.example/a"));
+    }
+}

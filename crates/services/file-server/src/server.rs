@@ -128,7 +128,14 @@ impl FileServer {
             }
         };
         let peers = match config.has_third_party {
-            true => Some(Peers::new(config.ca.as_deref(), config.is_insecure)?),
+            true => {
+                let is_local = !is_open(&config.listen);
+                Some(Peers::new(
+                    config.ca.as_deref(),
+                    config.is_insecure,
+                    is_local,
+                )?)
+            }
             false => None,
         };
         let threads = match config.threads {
