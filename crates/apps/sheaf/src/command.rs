@@ -161,10 +161,10 @@ mod tests {
         "run epn",
         "run writer",
         "run bridge o2",
-        "serve run",
-        "serve agent",
         "top",
         "monitor",
+        "serve run",
+        "serve agent",
         "completions",
         "reference",
     ];

@@ -142,7 +142,9 @@ struct DrainArgs {
     timeout: Duration,
 }
 
-/// Give a server connections: again after a drain, or for the first time with its addresses.
+/// Give a server connections, again or for the first time.
+///
+/// Without addresses the server is one that was drained.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

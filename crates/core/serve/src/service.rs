@@ -273,8 +273,6 @@ impl Service {
     }
 
     /// Takes the connections of a server to the virtual addresses, listed after [`Action::AskFlows`].
-    ///
-    /// A port that a client takes again while its pin is being removed, within milliseconds, is not followed.
     pub fn handle_flows(&mut self, now: Timestamp, id: ServerId, question: u64, flows: &[Flow]) {
         let flows: BTreeSet<Flow> = flows.iter().map(|flow| flow.canonical()).collect();
         let Some(server) = self.servers.get_mut(&id) else {

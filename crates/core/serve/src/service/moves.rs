@@ -111,7 +111,8 @@ impl Service {
         for flow in flows {
             let slot = self.moving.get(&slot_of(*flow, self.config.slots));
             if slot.is_some_and(|slot| slot.holders.contains(&from)) {
-                self.pins.entry(*flow).or_insert((from, until));
+                // A port that was taken again is where it was listed last.
+                self.pins.insert(*flow, (from, until));
             }
         }
         let slots = &mut self.slots;

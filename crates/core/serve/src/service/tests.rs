@@ -54,6 +54,8 @@ struct Plane {
     wanted: Option<Wanted>,
     /// Connections that began while their slot was on the move, with their servers.
     fresh: BTreeSet<(Flow, ServerId)>,
+    /// Connections that took the port of one that is pinned, with their servers.
+    anew: BTreeSet<(Flow, ServerId)>,
 }
 
 impl Plane {
@@ -61,15 +63,25 @@ impl Plane {
         if wanted.moving.is_empty() {
             self.fresh.clear();
         }
+        if wanted.pins.is_empty() {
+            self.anew.clear();
+        }
         self.wanted = Some(wanted);
     }
 
     fn route(&mut self, flow: Flow, is_new: bool) -> Option<ServerId> {
         let wanted = self.wanted.as_ref()?;
-        if let Some(id) = wanted.pins.get(&flow) {
-            return Some(*id);
-        }
         let slot = slot_of(flow, SLOTS);
+        if let Some(pinned) = wanted.pins.get(&flow) {
+            // A client that takes its port again begins anew.
+            let target = wanted.moving.get(&slot).or(wanted.slots.get(slot as usize));
+            let target = *target?;
+            if is_new {
+                self.anew.insert((flow, target));
+            }
+            let is_anew = self.anew.contains(&(flow, target));
+            return Some(if is_anew { target } else { *pinned });
+        }
         if let Some(id) = wanted.moving.get(&slot) {
             if is_new {
                 self.fresh.insert((flow, *id));
@@ -145,6 +157,10 @@ impl World {
     /// Opens a connection: it lives at the server that its first packet reaches.
     fn connect(&mut self) {
         let flow = self.flow();
+        self.connect_from(flow);
+    }
+
+    fn connect_from(&mut self, flow: Flow) {
         if let Some(host) = self
             .plane
             .route(flow, true)
@@ -317,6 +333,29 @@ fn a_drain_moves_new_connections_and_breaks_none() {
         world.order(drain(5)),
         Err(OrderError::Last("s5".to_owned()))
     );
+}
+
+#[test]
+fn a_port_that_is_taken_again_begins_anew_at_the_new_server() {
+    let mut world = World::new(6, config(3, true));
+    world.run(1000);
+    (0..300).for_each(|_| world.connect());
+    let drained = ServerId(0);
+    world.order(drain(0)).expect("a server to drain");
+    world.run(1000);
+    assert!(world.status().pins > 50);
+    // In every step connections end and their ports are taken again, also between a list and the change that follows it.
+    for _ in 0..400 {
+        let host = world.hosts.get_mut(&drained).expect("three hosts");
+        if let Some(flow) = host.flows.pop_first() {
+            world.connect_from(flow);
+        }
+        world.step();
+        assert_eq!(world.broken(), []);
+    }
+    world.run(2500);
+    assert!(world.status().servers[0].is_drained);
+    assert_eq!(world.broken(), []);
 }
 
 #[test]

@@ -88,22 +88,29 @@ pub(super) fn installed(service: &str) -> Result<Option<Installed>, PlaneError> 
         all.filter_map(|(key, mac)| Some((number(&key)?, server(&mac))))
             .collect::<BTreeMap<_, _>>()
     };
-    let mut flows = BTreeMap::new();
-    for name in ["fresh4", "fresh6"] {
+    let noted = |name: &str| {
         let found = objects.iter().find(|object| object["set"]["name"] == name);
         let elements = found.and_then(|object| object["set"]["elem"].as_array());
-        for element in elements.into_iter().flatten() {
+        let elements = elements.map(Vec::as_slice).unwrap_or_default();
+        let pair = |element| {
             let key = bare(element);
-            if let Some(flow) = flow(key) {
-                flows.insert(flow, server(&key["concat"][2]));
-            }
-        }
-    }
+            Some((flow(key)?, server(&key["concat"][2])))
+        };
+        elements.iter().filter_map(pair).collect::<Vec<_>>()
+    };
+    let mut flows: BTreeMap<Flow, String> = noted("fresh4").into_iter().collect();
+    flows.extend(noted("fresh6"));
     for name in ["pin4", "pin6"] {
         for (key, mac) in map(name) {
             if let Some(flow) = flow(&key) {
                 flows.insert(flow, server(&mac));
             }
+        }
+    }
+    // Ports of pinned connections that were taken again.
+    for (flow, server) in noted("anew4").into_iter().chain(noted("anew6")) {
+        if let Some(known) = flows.get_mut(&flow) {
+            *known = server;
         }
     }
     Ok(Some(Installed {

@@ -134,12 +134,17 @@ pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs)
     // A set of pairs and not a map: nftables 1.0.6 runs out of registers for the update of a map of IPv6 addresses.
     for Family { number, .. } in &FAMILIES {
         let kind = format!("{} . ether_addr", flow(*number));
-        let _ = writeln!(
-            text,
-            "  set fresh{number} {{ type {kind}; flags dynamic, timeout; timeout {fresh_s}s; size {FRESH_MAX}; }}"
-        );
+        for set in ["fresh", "anew"] {
+            let _ = writeln!(
+                text,
+                "  set {set}{number} {{ type {kind}; flags dynamic, timeout; timeout {fresh_s}s; size {FRESH_MAX}; }}"
+            );
+        }
     }
-    for chain in ["out", "new4", "new6", "move4", "move6", "to4", "to6"] {
+    for chain in [
+        "out", "new4", "new6", "move4", "move6", "again4", "again6", "pinned4", "pinned6", "to4",
+        "to6",
+    ] {
         let _ = writeln!(text, "  chain {chain} {{ }}");
     }
     let _ = writeln!(
@@ -163,12 +168,15 @@ pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs)
         let key = format!("{source} . tcp sport . ether daddr");
         let new = format!("new{number}");
         rule(&mut text, &new, "ether daddr set meta mark map @moving");
-        rule(
-            &mut text,
-            &new,
-            &format!("update @fresh{number} {{ {key} }}"),
-        );
-        rule(&mut text, &new, "goto out");
+        for (chain, set) in [("new", "fresh"), ("again", "anew")] {
+            let chain = format!("{chain}{number}");
+            rule(
+                &mut text,
+                &chain,
+                &format!("update @{set}{number} {{ {key} }}"),
+            );
+            rule(&mut text, &chain, "goto out");
+        }
         for address in wanted.addresses.iter().filter(|own| (family.of)(own)) {
             let port = wanted.port;
             rule(
@@ -221,10 +229,16 @@ pub(super) fn change(before: (&Wanted, &Macs), behind: (&Wanted, &Macs)) -> Stri
     for family in &FAMILIES {
         steer(&mut text, &name, family, wanted);
         follow(&mut text, &name, family, behind);
+        keep(&mut text, &name, family, wanted);
     }
-    if wanted.moving.is_empty() {
-        for Family { number, .. } in &FAMILIES {
-            let _ = writeln!(text, "flush set netdev {name} fresh{number}");
+    for Family { number, .. } in &FAMILIES {
+        for (set, is_idle) in [
+            ("fresh", wanted.moving.is_empty()),
+            ("anew", wanted.pins.is_empty()),
+        ] {
+            if is_idle {
+                let _ = writeln!(text, "flush set netdev {name} {set}{number}");
+            }
         }
     }
     text
@@ -239,9 +253,6 @@ fn steer(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
         let _ = writeln!(text, "add rule netdev {name} {chain} {rule}");
     };
     let key = format!("{source} . tcp sport");
-    if wanted.pins.keys().any(|flow| (family.of)(&flow.address)) {
-        rule(&format!("ether daddr set {key} map @pin{number} goto out"));
-    }
     if wanted.slots.is_empty() {
         return;
     }
@@ -251,6 +262,9 @@ fn steer(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
         Flow::SEED
     );
     rule(&format!("meta mark set {hash}"));
+    if wanted.pins.keys().any(|flow| (family.of)(&flow.address)) {
+        rule(&format!("{key} @pin{number} jump pinned{number}"));
+    }
     if !wanted.moving.is_empty() {
         rule(&format!("meta mark @moving jump move{number}"));
     }
@@ -277,6 +291,30 @@ fn follow(text: &mut String, name: &str, family: &Family, (wanted, macs): (&Want
         rule(&format!("ether daddr set {}", macs.of(*id)));
         rule(&noted);
     }
+}
+
+/// Writes the rules for pinned connections: a SYN says that the client has taken the port again, so the connection
+/// begins anew at the server of its slot, and is noted with it.
+fn keep(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
+    let Family { number, source, .. } = family;
+    let chain = format!("pinned{number}");
+    let _ = writeln!(text, "flush chain netdev {name} {chain}");
+    if wanted.pins.is_empty() {
+        return;
+    }
+    let mut rule = |rule: &str| {
+        let _ = writeln!(text, "add rule netdev {name} {chain} {rule}");
+    };
+    let key = format!("{source} . tcp sport");
+    rule("ether daddr set meta mark map @slot");
+    if !wanted.moving.is_empty() {
+        rule("ether daddr set meta mark map @moving");
+    }
+    rule(&format!(
+        "tcp flags & (syn | ack) == syn goto again{number}"
+    ));
+    rule(&format!("{key} . ether daddr @anew{number} goto out"));
+    rule(&format!("ether daddr set {key} map @pin{number} goto out"));
 }
 
 #[cfg(test)]
@@ -325,7 +363,7 @@ mod tests {
         assert!(text.contains("add element netdev sheaf_files slot { 1 : 02:00:00:00:00:10 }\n"));
         assert!(text.contains("add element netdev sheaf_files moving { 2 : 02:00:00:00:00:11 }\n"));
         assert!(text.contains("meta mark @moving jump move4"), "{text}");
-        assert!(!text.contains("flush set"), "{text}");
+        assert!(!text.contains("flush set netdev sheaf_files fresh"), "{text}");
         let text = change((&behind, &macs), (&before, &macs));
         assert!(
             text.contains("delete element netdev sheaf_files moving { 2 }\n"),
