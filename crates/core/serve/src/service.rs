@@ -17,8 +17,9 @@ use sheaf_protocol::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Time between the change of a plane and the list of connections: packets under way have arrived by then.
-const SETTLE: Duration = Duration::from_millis(50);
+/// Time between the change of a plane and the list of connections: packets under way have arrived by then, also in a
+/// machine whose processors are all busy.
+const SETTLE: Duration = Duration::from_millis(200);
 /// Time after which a question to an agent, or a change of a plane, that failed is repeated.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Time after which a server that is down, and whose agent does not answer, is taken for gone with its connections.
