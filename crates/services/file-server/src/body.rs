@@ -140,6 +140,7 @@ impl<'a> Body<'a> {
                     }
                     Piece::Done => self.left = Left::Done,
                     Piece::More => {
+                        self.buffer.reserve(CHUNKS_BYTES);
                         let got = self.stream.read(self.buffer, CHUNKS_BYTES).await?;
                         self.watched.moved(got as u64);
                         if got == 0 {

@@ -10,6 +10,7 @@ use crate::site::{Site, Stop};
 use crate::sums::SumStore;
 use crate::tokens::Guard;
 use crate::tree::Tree;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sheaf_auth::IdentityError;
 use sheaf_metrics::Registry;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -21,10 +22,12 @@ use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 use thiserror::Error;
 use tokio_rustls::TlsAcceptor;
-use tracing::error;
+use tracing::{error, warn};
 
 /// Connections that wait for being accepted.
 const BACKLOG: i32 = 4096;
+/// Descriptors beside those of connections: listeners, event queues, catalogues, the page.
+const FILES_BESIDE: u64 = 256;
 /// Threads for work that waits for the disk, for each thread that serves.
 const BLOCKING_THREADS: usize = 16;
 
@@ -133,6 +136,15 @@ impl FileServer {
             threads => threads,
         };
         let tree = Arc::new(tree);
+        let mut limits = config.limits;
+        limits.connections_max = connections_of(raise_files(), limits.connections_max);
+        if limits.connections_max < config.limits.connections_max {
+            warn!(
+                connections = limits.connections_max,
+                wanted = config.limits.connections_max,
+                "The limit of descriptors allows fewer connections (ulimit -Hn)"
+            );
+        }
         let site = Arc::new(Site {
             dav: Dav::new(tree.clone(), config.is_synced),
             sums: SumStore::default(),
@@ -140,7 +152,7 @@ impl FileServer {
             is_synced: config.is_synced,
             tree,
             name: config.name.clone(),
-            limits: config.limits,
+            limits,
             peers,
             guard,
             tls,
@@ -218,6 +230,28 @@ impl Drop for FileServer {
     }
 }
 
+/// Raises the limit of descriptors of this process as far as it may be raised. Returns it.
+fn raise_files() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    let limit = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => maximum,
+        Err(_) => current,
+    };
+    limit.unwrap_or(u64::MAX)
+}
+
+/// Returns how many of the `wanted` connections so many descriptors allow: each has a socket and a file.
+fn connections_of(files: u64, wanted: usize) -> usize {
+    let room = files.saturating_sub(FILES_BESIDE) / 2;
+    usize::try_from(room)
+        .unwrap_or(usize::MAX)
+        .clamp(1, wanted.max(1))
+}
+
 /// Opens a listener for each thread at one address; the kernel spreads connections over them.
 fn listeners(address: SocketAddr, threads: usize) -> io::Result<Vec<TcpListener>> {
     // With SO_REUSEPORT a second server of the same user would take a part of the connections, unnoticed.
@@ -243,4 +277,16 @@ fn socket(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
     socket.set_reuse_port(is_shared)?;
     socket.bind(&address.into())?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::connections_of;
+
+    #[test]
+    fn each_connection_has_a_socket_and_a_file() {
+        assert_eq!(connections_of(1_000_000, 10_000), 10_000);
+        assert_eq!(connections_of(1256, 10_000), 500);
+        assert_eq!(connections_of(100, 10_000), 1);
+    }
 }

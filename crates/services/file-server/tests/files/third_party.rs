@@ -81,15 +81,8 @@ fn files_are_pulled_and_pushed_between_two_servers() {
             vec!["pushed".to_owned(), "source".to_owned()]
         )
     );
-    let metrics = here.metrics();
-    assert!(
-        metrics.contains("file_server_received_bytes_total 5000000\n"),
-        "{metrics}"
-    );
-    assert!(
-        metrics.contains("file_server_transfers_active 0\n"),
-        "{metrics}"
-    );
+    here.await_metric("file_server_received_bytes_total 5000000\n");
+    here.await_metric("file_server_transfers_active 0\n");
 }
 
 #[test]
