@@ -21,7 +21,8 @@ pub use published::Published;
 use report::{Case, Sample};
 pub use report::{Latency, LatencyMs, Report, Row, Server};
 pub use service::{ServiceOptions, measure_service};
-use sheaf_load::Load;
+use sheaf_load::{Load, raise_descriptor_limit};
+use sheaf_testbed::interference::Interference;
 use sheaf_testbed::net::needs;
 use stage::{Engine, Objects, Stage};
 use std::fmt;
@@ -102,6 +103,8 @@ pub fn engine_names() -> Vec<&'static str> {
 /// are not there are skipped by name.
 pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::Result<Report> {
     needs().map_err(|missing| Missing(missing.to_string()))?;
+    // Servers and directors have it from here.
+    raise_descriptor_limit().context("the limit of descriptors cannot be raised")?;
     let engines = engines(options)?;
     let mut skipped = Vec::new();
     let mut planes = Vec::new();
@@ -209,6 +212,14 @@ fn turns(options: &Options, engines: &[Engine], planes: &[&'static Plane]) -> Ve
 impl Turn {
     /// Runs it on a site of its own, so that nothing of one plane is left for another.
     fn run(&self, options: &Options, objects: &Objects) -> anyhow::Result<Sample> {
+        let interference = Interference::begin()?;
+        let mut sample = self.run_on_stage(options, objects)?;
+        // All processes of the stage have ended and count as own.
+        sample.others_share = interference.user_share()?;
+        Ok(sample)
+    }
+
+    fn run_on_stage(&self, options: &Options, objects: &Objects) -> anyhow::Result<Sample> {
         let case = &self.case;
         let mut stage = Stage::build(options, self.engine, case.client_mbit, objects)?;
         let targets = self.plane.start(&mut stage, options, case.object_bytes)?;

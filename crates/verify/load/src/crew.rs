@@ -155,7 +155,7 @@ pub fn run_words(words: &str) -> Result<(), CrewError> {
     let linked = set_parent_process_death_signal(Some(Signal::KILL));
     linked.map_err(|error| io("end with the maker")(error.into()))?;
     let load: Load = serde_json::from_str(words).map_err(CrewError::Words)?;
-    raise_limit().map_err(io("raise the limit of descriptors"))?;
+    raise_descriptor_limit().map_err(io("raise the limit of descriptors"))?;
     let print = |line: &str| {
         let mut output = io::stdout().lock();
         // A maker that is gone reads nothing.
@@ -171,8 +171,12 @@ pub fn run_words(words: &str) -> Result<(), CrewError> {
     Ok(())
 }
 
-/// Lets this process have as many descriptors as it may.
-fn raise_limit() -> io::Result<()> {
+/// Lets this process, and those that it starts, have as many descriptors as they may.
+///
+/// # Errors
+///
+/// Answer of the operating system.
+pub fn raise_descriptor_limit() -> io::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     Ok(setrlimit(Resource::Nofile, limit)?)

@@ -19,7 +19,7 @@ mod plan;
 mod probe;
 mod tls;
 
-pub use crew::{Crew, CrewError, run_words};
+pub use crew::{Crew, CrewError, raise_descriptor_limit, run_words};
 pub use engine::{Mark, RunError, run};
 pub use fate::{Failure, Fate};
 pub use outcome::{Latencies, Outcome, Served, Spread};

@@ -16,6 +16,13 @@ const TICKS_PER_S: f64 = 100.0;
 pub struct Interference {
     since: Instant,
     cpus: f64,
+    all: Ticks,
+    user: Ticks,
+}
+
+/// Ticks of the whole machine, and those of this process with its awaited children among them.
+#[derive(Clone, Copy, Debug)]
+struct Ticks {
     machine: u64,
     own: u64,
 }
@@ -27,13 +34,12 @@ impl Interference {
     ///
     /// If `/proc` cannot be read or is not as proc(5) says.
     pub fn begin() -> Result<Self, IoError> {
-        let (machine, own) = now()?;
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             since: Instant::now(),
             cpus: cpus as f64,
-            machine,
-            own,
+            all: now(busy, own)?,
+            user: now(busy_user, own_user)?,
         })
     }
 
@@ -44,10 +50,23 @@ impl Interference {
     ///
     /// As of [`begin`](Self::begin).
     pub fn share(&self) -> Result<f64, IoError> {
-        let (machine, own) = now()?;
-        let foreign = (machine - self.machine).saturating_sub(own - self.own);
+        Ok(self.share_of(self.all, now(busy, own)?))
+    }
+
+    /// As [`share`](Self::share), of time in user mode alone: work of the kernel for the network, which it books on no
+    /// process or on any, does not count as that of others.
+    ///
+    /// # Errors
+    ///
+    /// As of [`begin`](Self::begin).
+    pub fn user_share(&self) -> Result<f64, IoError> {
+        Ok(self.share_of(self.user, now(busy_user, own_user)?))
+    }
+
+    fn share_of(&self, before: Ticks, now: Ticks) -> f64 {
+        let foreign = (now.machine - before.machine).saturating_sub(now.own - before.own);
         let all = self.since.elapsed().as_secs_f64() * self.cpus * TICKS_PER_S;
-        Ok((foreign as f64 / all.max(1.0)).min(1.0))
+        (foreign as f64 / all.max(1.0)).min(1.0)
     }
 }
 
@@ -57,18 +76,21 @@ impl Interference {
 ///
 /// As of [`Interference::begin`].
 pub fn busy_s() -> Result<f64, IoError> {
-    now().map(|(machine, _)| machine as f64 / TICKS_PER_S)
+    now(busy, own).map(|ticks| ticks.machine as f64 / TICKS_PER_S)
 }
 
-/// Busy ticks of the machine, steal included, and of this process with its awaited children.
-fn now() -> Result<(u64, u64), IoError> {
+/// Ticks that `machine` and `own` find in their files.
+fn now(machine: fn(&str) -> Option<u64>, own: fn(&str) -> Option<u64>) -> Result<Ticks, IoError> {
     let read = |path: &'static str, ticks: fn(&str) -> Option<u64>| {
         let damaged = || std::io::Error::other("not as proc(5) says");
         fs::read_to_string(path)
             .and_then(|text| ticks(&text).ok_or_else(damaged))
             .map_err(IoError::of(format!("read {path}")))
     };
-    Ok((read("/proc/stat", busy)?, read("/proc/self/stat", own)?))
+    Ok(Ticks {
+        machine: read("/proc/stat", machine)?,
+        own: read("/proc/self/stat", own)?,
+    })
 }
 
 /// User, nice, system, irq, softirq and steal.
@@ -82,6 +104,16 @@ fn busy(stat: &str) -> Option<u64> {
 /// Fields `utime`, `stime`, `cutime` and `cstime`, counted from behind the name, which may hold anything.
 fn own(stat: &str) -> Option<u64> {
     sum(stat.rsplit_once(')')?.1, &[11, 12, 13, 14])
+}
+
+/// User and nice.
+fn busy_user(stat: &str) -> Option<u64> {
+    sum(stat.lines().next()?.strip_prefix("cpu ")?, &[0, 1])
+}
+
+/// Fields `utime` and `cutime`.
+fn own_user(stat: &str) -> Option<u64> {
+    sum(stat.rsplit_once(')')?.1, &[11, 13])
 }
 
 fn sum(fields: &str, places: &[usize]) -> Option<u64> {
@@ -102,12 +134,16 @@ mod tests {
         assert_eq!(busy(stat), Some(63));
         let own_stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 100 200 400 800 20 0";
         assert_eq!(own(own_stat), Some(1500));
+        assert_eq!((busy_user(stat), own_user(own_stat)), (Some(3), Some(500)));
         assert_eq!((busy("intr 5"), own("7 (a")), (None, None));
     }
 
     #[test]
     fn shares_lie_between_nothing_and_everything() {
-        let share = Interference::begin().unwrap().share().unwrap();
-        assert!((0.0..=1.0).contains(&share), "{share}");
+        let interference = Interference::begin().unwrap();
+        for share in [interference.share(), interference.user_share()] {
+            let share = share.unwrap();
+            assert!((0.0..=1.0).contains(&share), "{share}");
+        }
     }
 }

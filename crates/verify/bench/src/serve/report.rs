@@ -32,6 +32,8 @@ pub(super) struct Sample {
     pub(super) cpu_s: f64,
     /// Servers drained and added again in it.
     pub(super) drains: u32,
+    /// Share of the processors that other programs took in user mode.
+    pub(super) others_share: f64,
 }
 
 impl Sample {
@@ -159,6 +161,9 @@ pub struct Row {
     pub transfers_per_s: f64,
     /// CPU seconds of the whole machine for a GB, median of the rounds.
     pub cpu_s_per_gb: f64,
+    /// Largest share of the processors that other programs took in user mode during a run; above some hundredths the
+    /// machine was not quiet.
+    pub others_share_max: f64,
     /// Jain's index of the bytes of the servers, median of the rounds.
     pub jain: f64,
     /// Transfers that began, in all rounds: finished, failed and cut.
@@ -259,8 +264,8 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "\n{:<10} {:>7} {:>24} {:>24} {:>30}",
-            "ms", "CLIENTS", "connect p50/p99/max", "first byte", "transfer"
+            "\n{:<10} {:<7} {:>7} {:>24} {:>24} {:>30}",
+            "ms", "SERVERS", "CLIENTS", "connect p50/p99/max", "first byte", "transfer"
         )?;
         for row in &self.rows {
             let text = |latency: Latency| {
@@ -268,8 +273,9 @@ impl fmt::Display for Report {
             };
             writeln!(
                 f,
-                "{:<10} {:>7} {:>24} {:>24} {:>30}",
+                "{:<10} {:<7} {:>7} {:>24} {:>24} {:>30}",
                 row.plane,
+                row.engine.as_deref().unwrap_or("–"),
                 row.clients,
                 text(row.latency_ms.connect),
                 text(row.latency_ms.first_byte),
@@ -279,6 +285,9 @@ impl fmt::Display for Report {
         if self.is_paper {
             self.beside_the_paper(f)?;
         }
+        let others = self.rows.iter().map(|row| row.others_share_max);
+        let others = others.fold(0.0, f64::max) * 100.0;
+        writeln!(f, "others took up to {others:.0} % of the processors")?;
         self.failures(f)
     }
 }
@@ -402,6 +411,9 @@ fn row(case: &Case, direct: Option<&[Sample]>) -> Row {
         connections_ratio_to_direct: ratio(Sample::connections_per_s),
         transfers_per_s: median(Sample::transfers_per_s),
         cpu_s_per_gb: median(Sample::cpu_s_per_gb),
+        others_share_max: values(|sample| sample.others_share)
+            .into_iter()
+            .fold(0.0, f64::max),
         jain: median(Sample::jain),
         started: sum.started,
         finished: sum.finished,
@@ -451,6 +463,7 @@ mod tests {
             outcome,
             cpu_s: 3.0,
             drains: 0,
+            others_share: 0.125,
         }
     }
 

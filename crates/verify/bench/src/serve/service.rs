@@ -6,6 +6,7 @@ use crate::Missing;
 use crate::cpus::Cpus;
 use crate::report::Head;
 use sheaf_load::{Crew, Load, Method, Target, probe};
+use sheaf_testbed::interference::Interference;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -75,7 +76,9 @@ pub fn measure_service(
                 command.args(["bench", "serve-load"]);
                 (command, part)
             });
-            let sample = watch(Crew::start(parts.collect())?, &mut || {})?;
+            let interference = Interference::begin()?;
+            let mut sample = watch(Crew::start(parts.collect())?, &mut || {})?;
+            sample.others_share = interference.user_share()?;
             progress(format!("round {round}: {} clients: {sample}", case.clients));
             case.samples.push(sample);
         }

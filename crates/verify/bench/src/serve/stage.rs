@@ -83,7 +83,7 @@ impl Engine {
                 command.args(["files", "serve"]).arg(objects);
                 command.args(["--listen", &format!("{any}:{PORT}"), "--name", name]);
                 // As many as nginx has.
-                command.args(["--threads", "1"]);
+                command.args(["--threads", "1", "--insecure"]);
                 Ok(command)
             }
         }
@@ -93,7 +93,7 @@ impl Engine {
 fn nginx_config(name: &str, objects: &Path, folder: &Path) -> String {
     let (objects, folder) = (objects.display(), folder.display());
     let mut text = format!(
-        "user root;\ndaemon off;\nworker_processes 1;\nworker_rlimit_nofile 16384;\n\
+        "user root;\ndaemon off;\nmaster_process off;\n\
          pid {folder}/{name}.pid;\nerror_log stderr error;\n\
          events {{ worker_connections 16000; }}\n\
          http {{\n access_log off;\n sendfile on;\n keepalive_requests 1000000000;\n \
@@ -343,6 +343,7 @@ pub(super) fn watch(crew: Crew, on_open: &mut dyn FnMut()) -> anyhow::Result<Sam
         outcome,
         cpu_s: closed? - opened?,
         drains: 0,
+        others_share: 0.0,
     })
 }
 
