@@ -363,7 +363,10 @@ mod tests {
         assert!(text.contains("add element netdev sheaf_files slot { 1 : 02:00:00:00:00:10 }\n"));
         assert!(text.contains("add element netdev sheaf_files moving { 2 : 02:00:00:00:00:11 }\n"));
         assert!(text.contains("meta mark @moving jump move4"), "{text}");
-        assert!(!text.contains("flush set netdev sheaf_files fresh"), "{text}");
+        assert!(
+            !text.contains("flush set netdev sheaf_files fresh"),
+            "{text}"
+        );
         let text = change((&behind, &macs), (&before, &macs));
         assert!(
             text.contains("delete element netdev sheaf_files moving { 2 }\n"),
