@@ -55,7 +55,7 @@ struct Plane {
     /// Connections that began while their slot was on the move, with their servers.
     fresh: BTreeSet<(Flow, ServerId)>,
     /// Connections that took the port of one that is pinned, with their servers.
-    anew: BTreeSet<(Flow, ServerId)>,
+    reused: BTreeSet<(Flow, ServerId)>,
 }
 
 impl Plane {
@@ -64,7 +64,7 @@ impl Plane {
             self.fresh.clear();
         }
         if wanted.pins.is_empty() {
-            self.anew.clear();
+            self.reused.clear();
         }
         self.wanted = Some(wanted);
     }
@@ -73,14 +73,14 @@ impl Plane {
         let wanted = self.wanted.as_ref()?;
         let slot = slot_of(flow, SLOTS);
         if let Some(pinned) = wanted.pins.get(&flow) {
-            // A client that takes its port again begins anew.
+            // A client that takes its port again begins again.
             let target = wanted.moving.get(&slot).or(wanted.slots.get(slot as usize));
             let target = *target?;
             if is_new {
-                self.anew.insert((flow, target));
+                self.reused.insert((flow, target));
             }
-            let is_anew = self.anew.contains(&(flow, target));
-            return Some(if is_anew { target } else { *pinned });
+            let is_reused = self.reused.contains(&(flow, target));
+            return Some(if is_reused { target } else { *pinned });
         }
         if let Some(id) = wanted.moving.get(&slot) {
             if is_new {
@@ -344,7 +344,7 @@ fn a_port_that_is_taken_again_begins_anew_at_the_new_server() {
     world.order(drain(0)).expect("a server to drain");
     world.run(1000);
     assert!(world.status().pins > 50);
-    // In every step connections end and their ports are taken again, also between a list and the change that follows it.
+    // In every step a connection ends and its port is taken again, also between a list and the change that follows.
     for _ in 0..400 {
         let host = world.hosts.get_mut(&drained).expect("three hosts");
         if let Some(flow) = host.flows.pop_first() {

@@ -108,7 +108,7 @@ pub(super) fn installed(service: &str) -> Result<Option<Installed>, PlaneError> 
         }
     }
     // Ports of pinned connections that were taken again.
-    for (flow, server) in noted("anew4").into_iter().chain(noted("anew6")) {
+    for (flow, server) in noted("reused4").into_iter().chain(noted("reused6")) {
         if let Some(known) = flows.get_mut(&flow) {
             *known = server;
         }

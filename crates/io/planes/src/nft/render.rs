@@ -134,7 +134,7 @@ pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs)
     // A set of pairs and not a map: nftables 1.0.6 runs out of registers for the update of a map of IPv6 addresses.
     for Family { number, .. } in &FAMILIES {
         let kind = format!("{} . ether_addr", flow(*number));
-        for set in ["fresh", "anew"] {
+        for set in ["fresh", "reused"] {
             let _ = writeln!(
                 text,
                 "  set {set}{number} {{ type {kind}; flags dynamic, timeout; timeout {fresh_s}s; size {FRESH_MAX}; }}"
@@ -168,7 +168,7 @@ pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs)
         let key = format!("{source} . tcp sport . ether daddr");
         let new = format!("new{number}");
         rule(&mut text, &new, "ether daddr set meta mark map @moving");
-        for (chain, set) in [("new", "fresh"), ("again", "anew")] {
+        for (chain, set) in [("new", "fresh"), ("again", "reused")] {
             let chain = format!("{chain}{number}");
             rule(
                 &mut text,
@@ -234,7 +234,7 @@ pub(super) fn change(before: (&Wanted, &Macs), behind: (&Wanted, &Macs)) -> Stri
     for Family { number, .. } in &FAMILIES {
         for (set, is_idle) in [
             ("fresh", wanted.moving.is_empty()),
-            ("anew", wanted.pins.is_empty()),
+            ("reused", wanted.pins.is_empty()),
         ] {
             if is_idle {
                 let _ = writeln!(text, "flush set netdev {name} {set}{number}");
@@ -294,7 +294,7 @@ fn follow(text: &mut String, name: &str, family: &Family, (wanted, macs): (&Want
 }
 
 /// Writes the rules for pinned connections: a SYN says that the client has taken the port again, so the connection
-/// begins anew at the server of its slot, and is noted with it.
+/// begins again at the server of its slot, and is noted with it.
 fn keep(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
     let Family { number, source, .. } = family;
     let chain = format!("pinned{number}");
@@ -313,7 +313,7 @@ fn keep(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
     rule(&format!(
         "tcp flags & (syn | ack) == syn goto again{number}"
     ));
-    rule(&format!("{key} . ether daddr @anew{number} goto out"));
+    rule(&format!("{key} . ether daddr @reused{number} goto out"));
     rule(&format!("ether daddr set {key} map @pin{number} goto out"));
 }
 
