@@ -336,7 +336,7 @@ fn a_drain_moves_new_connections_and_breaks_none() {
 }
 
 #[test]
-fn a_port_that_is_taken_again_begins_anew_at_the_new_server() {
+fn a_port_that_is_taken_again_begins_again_at_the_new_server() {
     let mut world = World::new(6, config(3, true));
     world.run(1000);
     (0..300).for_each(|_| world.connect());
