@@ -20,10 +20,11 @@ use crate::error::PlaneError;
 use crate::plane::{Counted, Installed, Plane, PlaneConfig};
 use crate::tool::{IP, NFT};
 use render::Macs;
-use sheaf_serve::{ServerPlace, Wanted};
+use sheaf_serve::{Flow, ServerPlace, Wanted, slot_of};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// Longest wait for the hardware address of a server.
 const NEIGHBOR_WAIT: Duration = Duration::from_millis(500);
@@ -139,6 +140,42 @@ impl Nft {
     }
 }
 
+/// Removes what was noted of connections whose slot has moved, or whose pin has ended. Their ports are taken again some
+/// time, and an old note must not say then where a connection began. Sets that nothing needs are flushed as a whole.
+fn forget(before: &Wanted, wanted: &Wanted) {
+    let slots = u32::try_from(wanted.slots.len()).unwrap_or(u32::MAX);
+    let has_moved = |slot: &u32| !wanted.moving.contains_key(slot);
+    if !wanted.moving.is_empty() && before.moving.keys().any(has_moved) {
+        let is_needed = |flow: Flow| wanted.moving.contains_key(&slot_of(flow, slots));
+        forget_noted(&wanted.service, "fresh", is_needed);
+    }
+    let has_ended = |flow: &Flow| !wanted.pins.contains_key(flow);
+    if !wanted.pins.is_empty() && before.pins.keys().any(has_ended) {
+        let is_needed = |flow: Flow| wanted.pins.contains_key(&flow);
+        forget_noted(&wanted.service, "reused", is_needed);
+    }
+}
+
+fn forget_noted(service: &str, set: &str, is_needed: impl Fn(Flow) -> bool) {
+    let mut text = String::new();
+    for number in [4, 6] {
+        let set = format!("{set}{number}");
+        match read::noted(service, &set) {
+            Ok(noted) => {
+                let old = noted.into_iter().filter(|(flow, _)| !is_needed(*flow));
+                text += &render::forgotten(service, &set, old);
+            }
+            Err(error) => warn!(service, set, %error, "Notes of connections cannot be read"),
+        }
+    }
+    // What cannot be removed now is removed with the next change.
+    if !text.is_empty()
+        && let Err(error) = NFT.run(&["-f", "-"], &text)
+    {
+        warn!(service, set, %error, "Notes of connections are not removed");
+    }
+}
+
 impl Plane for Nft {
     fn apply(&mut self, wanted: &Wanted) -> Result<(), PlaneError> {
         let macs = self.macs(wanted)?;
@@ -149,6 +186,9 @@ impl Plane for Nft {
             None => render::whole(&self.interface, self.fresh_s, wanted, &macs),
         };
         NFT.run(&["-f", "-"], &text)?;
+        if let Some(before) = before {
+            forget(&before.wanted, wanted);
+        }
         let applied = Applied {
             wanted: wanted.clone(),
             macs,

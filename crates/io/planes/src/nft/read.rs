@@ -60,6 +60,24 @@ fn number(value: &Value) -> Option<u32> {
         .or_else(|| text?.parse().ok())
 }
 
+/// Returns the elements of a set of notes: connections with the hardware address of their server.
+pub(super) fn noted(service: &str, set: &str) -> Result<Vec<(Flow, String)>, PlaneError> {
+    let found = NFT.json(&["-j", "list", "set", "netdev", &table(service), set])?;
+    let rows = found["nftables"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let elements = rows
+        .iter()
+        .filter_map(|row| row["set"]["elem"].as_array())
+        .flatten();
+    let pair = |element| {
+        let key = bare(element);
+        Some((flow(key)?, key["concat"][2].as_str()?.to_owned()))
+    };
+    Ok(elements.filter_map(pair).collect())
+}
+
 /// Returns what the machine follows.
 pub(super) fn installed(service: &str) -> Result<Option<Installed>, PlaneError> {
     let Some(objects) = objects(service)? else {

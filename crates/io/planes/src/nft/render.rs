@@ -196,6 +196,21 @@ pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs)
     text + &change((&nothing, &Macs::default()), (wanted, macs))
 }
 
+/// Returns the text that removes elements of a set of notes: connections with the hardware address of their server.
+pub(super) fn forgotten(
+    service: &str,
+    set: &str,
+    noted: impl Iterator<Item = (Flow, String)>,
+) -> String {
+    let key = |(Flow { address, port }, mac): (Flow, String)| format!("{address} . {port} . {mac}");
+    let keys: Vec<String> = noted.map(key).collect();
+    if keys.is_empty() {
+        return String::new();
+    }
+    let (table, keys) = (table(service), keys.join(", "));
+    format!("delete element netdev {table} {set} {{ {keys} }}\n")
+}
+
 /// Returns the text that turns the state before into that behind.
 pub(super) fn change(before: (&Wanted, &Macs), behind: (&Wanted, &Macs)) -> String {
     let (wanted, macs) = behind;
