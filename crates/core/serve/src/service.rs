@@ -15,6 +15,7 @@ use crate::weights::{LoadReport, Weights};
 use serde::{Deserialize, Serialize};
 use sheaf_protocol::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Time between the change of a plane and the list of connections: packets under way have arrived by then, also in a
@@ -162,6 +163,8 @@ pub struct Service {
     servers: BTreeMap<ServerId, Server>,
     next_id: u32,
     slots: Vec<ServerId>,
+    /// Servers that the table was dealt out for last, and that table.
+    dealt: (Vec<moves::Member>, Arc<[ServerId]>),
     moving: BTreeMap<u32, Moving>,
     losing: BTreeMap<ServerId, Losing>,
     /// Pinned connections: server, and when the pin ends in any case.
@@ -196,6 +199,7 @@ impl Service {
             servers: BTreeMap::new(),
             next_id: 0,
             slots: Vec::new(),
+            dealt: (Vec::new(), Arc::default()),
             moving: BTreeMap::new(),
             losing: BTreeMap::new(),
             pins: BTreeMap::new(),
@@ -341,7 +345,7 @@ impl Service {
             Order::Drain { server } => {
                 let id = self.id_of(&server)?;
                 let mut others = self
-                    .members()
+                    .members(now)
                     .into_iter()
                     .filter(|(other, ..)| *other != id);
                 if others.next().is_none() {

@@ -8,7 +8,7 @@ mod pump;
 
 use crate::error::PlaneError;
 use crate::plane::{Counted, Installed, Plane};
-use sheaf_serve::{Flow, ServerId, ServerPlace, Wanted, slot_of};
+use sheaf_serve::{Flow, ServerId, Wanted, slot_of};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -235,25 +235,14 @@ async fn take(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Returns the servers of a connection, that of the table first; others follow if it does not answer.
-fn places(wanted: &Wanted, flow: Flow) -> Vec<&ServerPlace> {
+/// Returns the servers of a connection, that of the table first; others follow if it does not answer, each again and
+/// again.
+fn candidates(wanted: &Wanted, flow: Flow) -> impl Iterator<Item = ServerId> {
     let slots = u32::try_from(wanted.slots.len()).unwrap_or(u32::MAX);
-    if slots == 0 {
-        return Vec::new();
-    }
     let slot = slot_of(flow, slots);
-    let first = wanted
-        .moving
-        .get(&slot)
-        .or_else(|| wanted.slots.get(slot as usize));
-    let others = wanted.slots.iter().skip(slot as usize).chain(&wanted.slots);
-    let mut ids: Vec<ServerId> = first.copied().into_iter().collect();
-    for id in others {
-        if !ids.contains(id) {
-            ids.push(*id);
-        }
-    }
-    ids.iter().filter_map(|id| wanted.servers.get(id)).collect()
+    let own = wanted.slots.iter().skip(slot as usize);
+    let moving = wanted.moving.get(&slot).into_iter();
+    moving.chain(own).chain(&wanted.slots).copied()
 }
 
 async fn relay(client: TcpStream, peer: SocketAddr, shared: &Shared) -> std::io::Result<()> {
@@ -265,7 +254,11 @@ async fn relay(client: TcpStream, peer: SocketAddr, shared: &Shared) -> std::io:
     let wanted = shared.wanted();
     let local = client.local_addr()?;
     let mut refused = None;
-    for place in places(&wanted, flow) {
+    let mut tried = BTreeSet::new();
+    for id in candidates(&wanted, flow) {
+        let Some(place) = wanted.servers.get(&id).filter(|_| tried.insert(id)) else {
+            continue;
+        };
         let is_v4 = local.is_ipv4();
         let own = place.addresses.iter().find(|own| own.is_ipv4() == is_v4);
         let Some(own) = own.or(place.addresses.first()) else {

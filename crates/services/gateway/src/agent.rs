@@ -1,6 +1,6 @@
 //! Agent on a server: lists connections and measures load, for the directors.
 
-use crate::connections::{connections, listens};
+use crate::connections::connections;
 use crate::error::GatewayError;
 use crate::load::Meter;
 use axum::extract::{RawQuery, State};
@@ -29,8 +29,6 @@ pub(crate) struct Answer {
     pub(crate) flows: Vec<Flow>,
     /// Load since the last question.
     pub(crate) load: LoadReport,
-    /// Whether something listens on the port of the virtual addresses.
-    pub(crate) listens: bool,
 }
 
 /// Agent that runs; it ends when dropped.
@@ -48,7 +46,7 @@ impl Agent {
     ///
     /// Address that cannot be listened on, or a kernel that lists no connections.
     pub fn start(config: &AgentConfig) -> Result<Self, GatewayError> {
-        listens(config.listen.port()).map_err(GatewayError::Connections)?;
+        connections(&[], config.listen.port()).map_err(GatewayError::Connections)?;
         let meter = Arc::new(Mutex::new(Meter::default()));
         let router = Router::new()
             .route("/connections", get(answer))
@@ -125,18 +123,12 @@ async fn answer(State(meter): State<Arc<Mutex<Meter>>>, RawQuery(query): RawQuer
         Ok(question) => question,
         Err(text) => return (StatusCode::BAD_REQUEST, text + "\n").into_response(),
     };
-    let found = connections(&addresses, port).and_then(|flows| Ok((flows, listens(port)?)));
-    match found {
-        Ok((flows, listening)) => {
+    match connections(&addresses, port) {
+        Ok(flows) => {
             let flows: Vec<Flow> = flows.into_iter().collect();
             let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
-            let takes = |own: &IpAddr| listening.iter().any(|at| at == own || at.is_unspecified());
-            Json(Answer {
-                load: meter.look(flows.len() as u64),
-                flows,
-                listens: addresses.iter().all(takes),
-            })
-            .into_response()
+            let load = meter.look(flows.len() as u64);
+            Json(Answer { flows, load }).into_response()
         }
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }

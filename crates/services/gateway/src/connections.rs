@@ -34,19 +34,6 @@ pub fn connections(addresses: &[IpAddr], port: u16) -> io::Result<BTreeSet<Flow>
     Ok(flows)
 }
 
-/// Returns the addresses of this machine on which something listens at `port`; unspecified ones stand for all.
-///
-/// # Errors
-///
-/// Error of the operating system.
-pub fn listens(port: u16) -> io::Result<BTreeSet<IpAddr>> {
-    let mut found = BTreeSet::new();
-    dump(port, &StateFlags::LISTEN, |local, _| {
-        found.insert(local);
-    })?;
-    Ok(found)
-}
-
 /// Calls `each` with local address and client of every TCP socket of this port in one of the states.
 fn dump(port: u16, states: &StateFlags, mut each: impl FnMut(IpAddr, Flow)) -> io::Result<()> {
     let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
@@ -124,11 +111,6 @@ mod tests {
             assert_eq!(
                 connections(&[local.ip()], local.port()).expect("the kernel lists"),
                 BTreeSet::new()
-            );
-            assert!(
-                listens(local.port())
-                    .expect("the kernel lists")
-                    .contains(&local.ip())
             );
             let clients: Vec<TcpStream> = (0..100)
                 .map(|_| TcpStream::connect(local).expect("a connection"))

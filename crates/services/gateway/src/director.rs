@@ -145,8 +145,8 @@ impl Running {
 
     fn run(mut self) {
         let is_stopped = |event: &Event| matches!(event, Event::Stop);
+        self.probes.follow(&self.services);
         loop {
-            self.probes.follow(&self.services);
             self.act();
             let wait = self.wait();
             match self.received.recv_timeout(wait) {
@@ -157,7 +157,7 @@ impl Running {
             }
             self.turn();
         }
-        self.probes.stop();
+        drop(self.probes);
         if self.config.director.on_stop == OnStop::Undo {
             for service in &self.config.services {
                 if let Err(error) = self.plane.undo(&service.name) {
@@ -276,6 +276,8 @@ impl Running {
             return Ok(trial);
         }
         service.handle_order(now, request.order.clone())?;
+        self.probes.follow(&self.services);
+        let service = &self.services[at];
         let name = service.config().name.clone();
         info!(service = name, order = ?request.order, moved = trial.moved, "Order");
         let configured = &service.config().servers;

@@ -21,7 +21,7 @@ mod orders;
 pub use agent::{Agent, AgentConfig};
 pub use check::check;
 pub use config::{DirectorConfig, GatewayConfig, OnStop};
-pub use connections::{connections, listens};
+pub use connections::connections;
 pub use director::Director;
 pub use error::GatewayError;
 pub use event::{OrderRequest, Status};

@@ -6,22 +6,22 @@ use crate::wanted::ServerId;
 use sheaf_placement::policy::maglev::Maglev;
 use sheaf_protocol::{Timestamp, splitmix};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// Server that gets connections: hash of its name, weight.
+pub(super) type Member = (ServerId, u64, u32);
 
 impl Service {
     /// Returns the servers that get connections, sorted by name: id, hash of the name, weight.
-    pub(super) fn members(&self) -> Vec<(ServerId, u64, u32)> {
-        self.members_at(None)
-    }
-
-    fn members_at(&self, now: Option<Timestamp>) -> Vec<(ServerId, u64, u32)> {
+    pub(super) fn members(&self, now: Timestamp) -> Vec<Member> {
         let gets = |server: &&Server| server.health.is_up() && !server.is_draining;
         let mut members: Vec<(&str, ServerId, u32)> = self
             .servers
             .iter()
             .filter(|(_, server)| gets(server))
             .map(|(id, server)| {
-                let share = now.map_or(1.0, |now| server.health.share(now, &self.config.health));
+                let share = server.health.share(now, &self.config.health);
                 let weight = server.config.weight * server.weights.factor() * share;
                 let milli = (weight * 1000.0).round().clamp(1.0, 1e9) as u32;
                 (server.config.name.as_str(), *id, milli)
@@ -32,18 +32,23 @@ impl Service {
         members.into_iter().map(of).collect()
     }
 
-    /// Returns the table that health, drains and weights ask for; empty if no server gets connections.
-    pub(super) fn target(&self, now: Timestamp) -> Vec<ServerId> {
-        let members = self.members_at(Some(now));
-        let dealt: Vec<(u64, u32)> = members
-            .iter()
-            .map(|(_, hash, weight)| (*hash, *weight))
-            .collect();
-        let table = Maglev::table(self.config.slots as usize, &dealt);
-        table
-            .iter()
-            .map(|place| members[*place as usize].0)
-            .collect()
+    /// Returns the table that health, drains and weights ask for; empty if no server gets connections. Dealt out again
+    /// only when they have changed.
+    pub(super) fn target(&mut self, now: Timestamp) -> Arc<[ServerId]> {
+        let members = self.members(now);
+        if self.dealt.0 != members {
+            let hashes: Vec<(u64, u32)> = members
+                .iter()
+                .map(|(_, hash, weight)| (*hash, *weight))
+                .collect();
+            let table = Maglev::table(self.config.slots as usize, &hashes);
+            let table = table
+                .iter()
+                .map(|place| members[*place as usize].0)
+                .collect();
+            self.dealt = (members, table);
+        }
+        Arc::clone(&self.dealt.1)
     }
 
     /// Puts slots on the move whose server is not the one that the table asks for.
@@ -56,12 +61,12 @@ impl Service {
             return; // The last servers keep what they have: one of them may be well all the same.
         }
         if self.slots.is_empty() {
-            self.slots = target;
+            self.slots = target.to_vec();
             self.has_changed = true;
             return;
         }
         let mut opened = BTreeSet::new();
-        for (slot, to) in (0..).zip(target) {
+        for (slot, to) in (0..).zip(target.iter().copied()) {
             let from = self.slots[slot as usize];
             let planned = self.moving.get(&slot).map(|moving| moving.to);
             match planned {

@@ -245,10 +245,10 @@ impl Service {
         for id in &self.slots {
             servers.entry(self.name_of(*id).to_owned()).or_default()[0] += 1;
         }
-        for id in &target {
+        for id in target.iter() {
             servers.entry(after.name_of(*id).to_owned()).or_default()[1] += 1;
         }
-        let pairs = self.slots.iter().zip(&target);
+        let pairs = self.slots.iter().zip(target.iter());
         let moved = pairs.filter(|(from, to)| self.name_of(**from) != after.name_of(**to));
         let gains = servers
             .values()

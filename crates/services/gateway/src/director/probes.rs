@@ -7,7 +7,6 @@ use sheaf_serve::{HealthConfig, ServerConfig, ServerId, Service, ServiceConfig};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::error;
 
@@ -16,24 +15,13 @@ const LOAD_EVERY: Duration = Duration::from_secs(1);
 /// Questions for connections that wait for one agent.
 const QUESTIONS: usize = 8;
 
-/// Threads of one server of one service.
-#[derive(Debug)]
+/// Ends of the threads of one server of one service; the threads end by themselves when these are dropped, at the
+/// latest with their timeouts.
+#[derive(Debug, Default)]
 struct Probe {
-    /// Dropped to end the thread that checks.
     check: Option<SyncSender<()>>,
-    /// Questions for the agent; dropped to end its thread.
+    /// Questions for the agent.
     questions: Option<SyncSender<u64>>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        self.check = None;
-        self.questions = None;
-        for thread in self.threads.drain(..) {
-            let _ = thread.join(); // A panic was printed there.
-        }
-    }
 }
 
 /// Threads of all servers.
@@ -54,22 +42,15 @@ impl Probes {
         }
     }
 
-    /// Starts threads for servers that have none. Those of servers that are gone end by themselves after their next
-    /// report, as they are not waited for here.
+    /// Starts threads for servers that have none, and ends those of servers that are gone.
     pub(super) fn follow(&mut self, services: &[Service]) {
+        let mut before = std::mem::take(&mut self.all);
         for (at, service) in services.iter().enumerate() {
             for (id, server) in service.servers() {
-                if !self.all.contains_key(&(at, id)) {
-                    let probe = self.start((at, id), service.config(), server);
-                    self.all.insert((at, id), probe);
-                }
-            }
-            let is_there = |id: ServerId| service.servers().any(|(one, _)| one == id);
-            for ((_, id), probe) in self.all.range_mut((at, ServerId(0))..(at + 1, ServerId(0))) {
-                if !is_there(*id) {
-                    probe.check = None;
-                    probe.questions = None;
-                }
+                let key = (at, id);
+                let start = || self.start(key, service.config(), server);
+                let probe = before.remove(&key).unwrap_or_else(start);
+                self.all.insert(key, probe);
             }
         }
     }
@@ -92,15 +73,6 @@ impl Probes {
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
         })
     }
-
-    /// Ends all threads. Their last reports are read by no one, so the channel must have room or be gone.
-    pub(super) fn stop(&mut self) {
-        for probe in self.all.values_mut() {
-            probe.check = None;
-            probe.questions = None;
-            probe.threads.clear(); // They end by themselves, at the latest with their timeouts.
-        }
-    }
 }
 
 impl Probe {
@@ -111,18 +83,14 @@ impl Probe {
         server: &ServerConfig,
         is_direct_return: bool,
     ) -> Self {
-        let mut probe = Self {
-            check: None,
-            questions: None,
-            threads: Vec::new(),
-        };
+        let mut probe = Self::default();
         let port = server.port.unwrap_or(service.port);
         if let Some(address) = server.addresses.first() {
             let (stop, stopped) = sync_channel(1);
             let (events, health) = (events.clone(), service.health.clone());
             let (name, address) = (server.name.clone(), SocketAddr::new(*address, port));
             let work = move || checks(&events, key, &health, &name, address, &stopped);
-            probe.spawn("serve-check", work);
+            spawn("serve-check", work);
             probe.check = Some(stop);
         }
         if let Some(agent) = server.agent {
@@ -133,23 +101,22 @@ impl Probe {
                 false => &server.addresses,
             };
             let client = AgentClient::new(agent, addresses, port);
-            probe.spawn("serve-ask", move || {
+            spawn("serve-ask", move || {
                 questions_of(&events, key, &client, &asked);
             });
             probe.questions = Some(questions);
         }
         probe
     }
+}
 
-    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) {
-        match std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(work)
-        {
-            Ok(thread) => self.threads.push(thread),
-            // The server stays down, which is seen; another try comes with the next director.
-            Err(error) => error!(%error, "A thread cannot be started: its server is not checked"),
-        }
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
+    // A server that is not checked stays down, which is seen; another try comes with the next director.
+    if let Err(error) = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+    {
+        error!(%error, "A thread cannot be started: its server is not checked");
     }
 }
 
