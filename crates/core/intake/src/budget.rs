@@ -33,7 +33,7 @@ impl Budget {
         now_ms: i64,
         config: &IntakeConfig,
     ) -> Result<(), (Reason, bool)> {
-        if self.cut_until_ms.is_some_and(|until_ms| now_ms < until_ms) {
+        if self.is_cut_off(now_ms, config) {
             return Err((Reason::CutOff, false));
         }
         // A clock that steps back refills nothing.
@@ -52,8 +52,14 @@ impl Budget {
             self.held += 1;
             return Ok(());
         };
-        self.cut_until_ms = Some(now_ms + i64::from(config.cut_off_s) * 1000);
+        self.cut_until_ms = Some(now_ms + cut_off_ms(config));
         Err((reason, true))
+    }
+
+    /// Returns whether the source is cut off. A clock that stepped back does not make a cut-off longer than its time.
+    fn is_cut_off(&self, now_ms: i64, config: &IntakeConfig) -> bool {
+        let left_ms = self.cut_until_ms.map(|until_ms| until_ms - now_ms);
+        left_ms.is_some_and(|left_ms| (1..=cut_off_ms(config)).contains(&left_ms))
     }
 
     pub(crate) fn cut_until_ms(&self) -> Option<i64> {
@@ -61,8 +67,8 @@ impl Budget {
     }
 
     /// Ends the cut-off, if its time is over.
-    pub(crate) fn restore(&mut self, now_ms: i64) -> bool {
-        let is_over = self.cut_until_ms.is_none_or(|until_ms| now_ms >= until_ms);
+    pub(crate) fn restore(&mut self, now_ms: i64, config: &IntakeConfig) -> bool {
+        let is_over = !self.is_cut_off(now_ms, config);
         if is_over {
             self.cut_until_ms = None;
         }
@@ -73,4 +79,8 @@ impl Budget {
     pub(crate) fn release(&mut self) {
         self.held = self.held.saturating_sub(1);
     }
+}
+
+fn cut_off_ms(config: &IntakeConfig) -> i64 {
+    i64::from(config.cut_off_s) * 1000
 }

@@ -172,13 +172,20 @@ impl Sources {
 
     /// Ends cut-offs whose time is over, and removes sources without series that were idle since `before_ms` among
     /// `share` of the places, a part of 1000.
-    pub(crate) fn sweep(&mut self, now_ms: i64, share: u64, before_ms: i64, out: &mut Batch) {
+    pub(crate) fn sweep(
+        &mut self,
+        now_ms: i64,
+        share: u64,
+        before_ms: i64,
+        config: &IntakeConfig,
+        out: &mut Batch,
+    ) {
         let mut cut_off = std::mem::take(&mut self.cut_off);
         cut_off.retain(|&at| {
             let Some(source) = self.get(at) else {
                 return false;
             };
-            let is_over = source.budget.restore(now_ms);
+            let is_over = source.budget.restore(now_ms, config);
             if is_over {
                 let source = source.name.clone();
                 out.notices.push(Notice::Restored { source });

@@ -476,6 +476,7 @@ impl Tables {
             out.ended.push(handle);
         });
         self.links.sweep(share, before_s);
-        self.sources.sweep(now_ms, share, before_s * 1000, out);
+        self.sources
+            .sweep(now_ms, share, before_s * 1000, &self.config, out);
     }
 }

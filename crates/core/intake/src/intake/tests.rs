@@ -262,6 +262,29 @@ fn a_source_that_explodes_is_cut_off_and_named_and_recovers() {
 }
 
 #[test]
+fn a_clock_that_steps_back_does_not_make_a_cut_off_longer() {
+    let config = IntakeConfig {
+        new_series_burst: 1,
+        new_series_per_s: 1,
+        ..IntakeConfig::default()
+    };
+    let mut farm = Farm::new(config);
+    farm.send(peer(1), "a,host=bad value=1\nb,host=bad value=1");
+    assert_eq!(farm.stats("bad").cut_offs, 1);
+    farm.now_ms -= 3_600_000;
+    farm.pass(1);
+    let source = "bad".to_owned();
+    assert_eq!(farm.notices[1], Notice::Restored { source });
+    farm.pass(1);
+    let at_ms = farm.now_ms;
+    farm.send(peer(1), &format!("b,host=bad value=1 {at_ms}"));
+    assert_eq!(farm.stats("bad").taken, 1, "nothing is refilled yet");
+    farm.pass(61);
+    farm.send(peer(1), &format!("b,host=bad value=1 {}", at_ms + 61_000));
+    assert_eq!(farm.stats("bad").taken, 2);
+}
+
+#[test]
 fn series_of_a_source_and_of_all_are_bounded_and_idle_ones_make_room() {
     let config = IntakeConfig {
         series_per_source_max: 3,

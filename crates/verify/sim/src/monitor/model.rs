@@ -85,8 +85,9 @@ impl Model {
         expected
     }
 
-    /// The collector looks at its windows.
+    /// The collector looks at its cut-offs and windows.
     pub(super) fn tick(&mut self, now_ms: i64) {
+        self.intake.tick(now_ms);
         let results = self.operators.poll(now_ms);
         self.made(results);
     }

@@ -79,6 +79,16 @@ impl IntakeModel {
         *self = Self::new(self.config.clone());
     }
 
+    /// The intake looks for cut-offs that are over: one that it has ended does not go on when the clock steps back.
+    pub(super) fn tick(&mut self, now_ms: i64) {
+        let cut_off_ms = i64::from(self.config.cut_off_s) * 1000;
+        for source in self.sources.values_mut() {
+            if !is_cut_off(source, now_ms, cut_off_ms) {
+                source.cut_until_ms = None;
+            }
+        }
+    }
+
     /// Accounting of every source.
     pub(in crate::monitor) fn sources(&self) -> impl Iterator<Item = (&str, &SourceCounts)> {
         let sources = self.sources.iter();
@@ -217,10 +227,8 @@ impl IntakeModel {
 
 /// Takes one new series out of the budget of `source`.
 fn open(source: &mut Source, now_ms: i64, config: &IntakeConfig) -> Option<Reason> {
-    if source
-        .cut_until_ms
-        .is_some_and(|until_ms| now_ms < until_ms)
-    {
+    let cut_off_ms = i64::from(config.cut_off_s) * 1000;
+    if is_cut_off(source, now_ms, cut_off_ms) {
         return Some(Reason::CutOff);
     }
     let elapsed_ms = (now_ms - source.refilled_ms).max(0).unsigned_abs();
@@ -236,6 +244,15 @@ fn open(source: &mut Source, now_ms: i64, config: &IntakeConfig) -> Option<Reaso
         source.series += 1;
         return None;
     };
-    source.cut_until_ms = Some(now_ms + i64::from(config.cut_off_s) * 1000);
+    source.cut_until_ms = Some(now_ms + cut_off_ms);
     Some(reason)
+}
+
+/// Returns whether the cut-off goes on; one that would end later than if it began now is that of a clock that has
+/// stepped back.
+fn is_cut_off(source: &Source, now_ms: i64, cut_off_ms: i64) -> bool {
+    match source.cut_until_ms {
+        Some(until_ms) => now_ms < until_ms && until_ms <= now_ms + cut_off_ms,
+        None => false,
+    }
 }
