@@ -6,7 +6,7 @@ use crate::file::StreamFile;
 use crate::folder::Folder;
 use crate::label::{Labels, probe_attributes};
 use crate::local::{IoMode, LocalFolder, probe};
-use crate::lock::lock_file;
+use crate::lock::{FileLock, lock_file};
 use crate::recovery::{Found, RecoverError, Walk, recover};
 use crate::ring::Ring;
 use crate::worker::{Command, Record, Report, Shared, Worker};
@@ -17,7 +17,7 @@ use sheaf_write::{
     WriterError,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::{File, TryLockError};
+use std::fs::TryLockError;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,7 +152,7 @@ pub struct Engine<R: Record> {
     held_records: u64,
     /// Bytes that each worker has given back.
     worker_bytes: Vec<u64>,
-    _lock: Option<File>,
+    _lock: Option<FileLock>,
 }
 
 impl<R: Record> std::fmt::Debug for Engine<R> {
@@ -169,7 +169,7 @@ struct Ground {
     mode: IoMode,
     catalogue: Arc<Mutex<Catalogue>>,
     /// Keeps other writers off, on a disk of the machine.
-    lock: Option<File>,
+    lock: Option<FileLock>,
 }
 
 /// An engine without hands, the workers that are to be its hands, and what a crash has left.

@@ -40,7 +40,7 @@ pub use engine::{Engine, EngineConfig, EngineError, EngineEvent};
 pub use folder::{Folder, StoredFile};
 pub use label::{Label, Labels, side_car};
 pub use local::{IoMode, free_bytes, probe};
-pub use lock::lock_file;
+pub use lock::{FileLock, lock_file};
 pub use recovery::{Found, RecoverError, SummingReader, Walk};
 pub use ship_state::ShipState;
 pub use shipments::{ShipTotal, Shipment, Shipments};

@@ -15,7 +15,18 @@ pub struct OsDisk {
     /// Files that stay open while they are written: the kernel reports an error of its own write-back to processes that
     /// had the file open then, and may have forgotten it for later ones.
     open: Arc<Mutex<BTreeMap<String, Arc<File>>>>,
-    _lock: Option<Arc<File>>,
+    _lock: Option<Arc<Lock>>,
+}
+
+/// Lock, released when this is dropped, also for the copies that processes have which were forked meanwhile.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // If that fails, the lock ends with the last copy of the open file.
+        let _ = self.0.unlock();
+    }
 }
 
 /// Upper bound of files that are open for writing; the log writes to two, and a third is being replaced.
@@ -54,7 +65,7 @@ impl OsDisk {
             TryLockError::Error(error) => error,
         })?;
         Ok(Self {
-            _lock: Some(Arc::new(lock)),
+            _lock: Some(Arc::new(Lock(lock))),
             ..Self::look(folder)
         })
     }

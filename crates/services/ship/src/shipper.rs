@@ -6,7 +6,8 @@ use crate::plan::{Backoff, Candidate, DeleteRule, Filling};
 use rand::SeedableRng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_stream_files::{
-    CatalogueError, ShipState, ShipTotal, Shipment, Shipments, free_bytes, lock_file, side_car,
+    CatalogueError, FileLock, ShipState, ShipTotal, Shipment, Shipments, free_bytes, lock_file,
+    side_car,
 };
 use sheaf_write::Sums;
 use std::fs::{File, TryLockError};
@@ -133,7 +134,7 @@ struct Place {
     /// Version of the catalogue whose closed files are all known.
     seen: Option<i64>,
     filling: Filling,
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl Place {
