@@ -155,7 +155,7 @@ mod tests {
     }
 
     /// Commands without `--json`: their output is JSON already, a screen, or a text for a shell or a file.
-    const WITHOUT_JSON: [&str; 11] = [
+    const WITHOUT_JSON: [&str; 12] = [
         "run icn",
         "run flp",
         "run epn",
@@ -165,6 +165,7 @@ mod tests {
         "monitor",
         "serve run",
         "serve agent",
+        "serve keepalived",
         "completions",
         "reference",
     ];

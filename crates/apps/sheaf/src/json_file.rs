@@ -80,6 +80,15 @@ pub(crate) fn print_either(
     print(text)
 }
 
+/// Prints `text`, the result of a command whose output is a file for another program.
+///
+/// # Errors
+///
+/// The reason why it cannot be printed.
+pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
+    print(text)
+}
+
 fn print(text: &str) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         // A reader that has seen enough is no failure of the command.

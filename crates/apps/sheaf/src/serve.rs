@@ -1,6 +1,7 @@
 //! `sheaf serve`: one address for many storage servers.
 
 mod client;
+mod doctor;
 mod show;
 
 use crate::json_file::{self, JsonFlag};
@@ -8,7 +9,7 @@ use crate::logging::Usual;
 use crate::{duration, fail};
 use anyhow::{Context as _, bail};
 use client::Directors;
-use sheaf_gateway::{Agent, AgentConfig, Director, GatewayConfig, GatewayError};
+use sheaf_gateway::{Agent, AgentConfig, Director, GatewayConfig, GatewayError, Status};
 use sheaf_node::shutdown::Shutdown;
 use sheaf_serve::{Flow, Order, ServerConfig};
 use std::net::{IpAddr, SocketAddr};
@@ -17,8 +18,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tracing::info;
 
+/// File of a director, as its unit of systemd has it.
+const CONFIG: &str = "/etc/sheaf/gateway.toml";
 /// Pause between two looks whether a server is drained.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Longest time of a question whether a director is ready: keepalived waits for two of them.
+const READY_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// Serve files of many servers at one address: run a director, give it orders.
 ///
@@ -33,7 +39,9 @@ Examples:
   sheaf serve status                               servers, slots, connections
   sheaf serve drain files/s1 --wait                no new connection; return when its last has ended
   sheaf serve add files/s1                         connections again
-  sheaf serve explain files 10.80.1.1:51000        where a client goes, and why")]
+  sheaf serve explain files 10.80.1.1:51000        where a client goes, and why
+  sheaf serve doctor gateway.toml                  what is set up wrong here, and how to set it right
+  sheaf serve keepalived gateway.toml              the configuration for a second director")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -49,6 +57,8 @@ enum Command {
     Weight(WeightArgs),
     Remove(RemoveArgs),
     Explain(ExplainArgs),
+    Doctor(doctor::Args),
+    Keepalived(KeepalivedArgs),
 }
 
 /// Run a director until SIGTERM or SIGINT.
@@ -97,16 +107,25 @@ struct Reach {
 
 /// Show servers, slots and connections of the services.
 ///
-/// Exit status: 0 if every director answered and agrees with the others on each table, 1 if not.
+/// Exit status: 0 if every director answered and agrees with the others on each table, 1 if not. With --ready it says
+/// whether the director should have the virtual addresses: its kernel follows its tables, and no peer keeps more
+/// connections in their place.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sheaf serve status
+  sheaf serve status --ready --director 10.80.0.2:7400 --peer 10.80.0.3:7400
   sheaf serve status --director 10.80.0.2:7400 10.80.0.3:7400
   sheaf serve status --json | jq '.[].services[].servers[] | {name, slots, connections}'")]
 struct StatusArgs {
     #[command(flatten)]
     reach: Reach,
+    /// Exit with 0 if the director is ready for the virtual addresses, else with 1.
+    #[arg(long)]
+    ready: bool,
+    /// Compare with these directors; one that does not answer counts as away.
+    #[arg(long, value_name = "ADDR", num_args = 1.., requires = "ready")]
+    peer: Vec<SocketAddr>,
 }
 
 /// Server of a service in an order.
@@ -208,6 +227,23 @@ struct ExplainArgs {
     reach: Reach,
 }
 
+/// Print the configuration of keepalived for a director of `[failover]`.
+///
+/// Both directors have the same file but for the name in `[director]`. Exit status: 0, or 2 if the file is wrong.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf serve keepalived > /etc/keepalived/keepalived.conf
+  sheaf serve keepalived gateway.toml --name d2")]
+struct KeepalivedArgs {
+    /// Read directors and services from this file.
+    #[arg(value_name = "CONFIG", default_value = CONFIG)]
+    config: PathBuf,
+    /// Print that of this director instead of the one of the file.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
 fn parse_target(text: &str) -> Result<(String, String), String> {
     match text.split_once('/') {
         Some((service, server)) if !service.is_empty() && !server.is_empty() => {
@@ -249,6 +285,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             args.target.send(&Order::Remove { server })
         }
         Command::Explain(args) => explain(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Keepalived(args) => keepalived(args),
     }
 }
 
@@ -259,6 +297,12 @@ fn begun<T>(result: Result<T, GatewayError>) -> anyhow::Result<T> {
         | GatewayError::Parse { .. }
         | GatewayError::Config(_)
         | GatewayError::Key { .. }
+        | GatewayError::Failover { .. }
+        | GatewayError::Expect { .. }
+        | GatewayError::NoDirector { .. }
+        | GatewayError::NoService { .. }
+        | GatewayError::NoServerHere
+        | GatewayError::NoFailover
         | GatewayError::Plane(sheaf_planes::PlaneError::Unknown { .. }) => fail::bad_use(error),
         other => other.into(),
     })
@@ -300,11 +344,62 @@ fn agent(listen: SocketAddr) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn keepalived(args: &KeepalivedArgs) -> anyhow::Result<ExitCode> {
+    let config = begun(GatewayConfig::load(&args.config))?;
+    let name = args.name.as_ref().unwrap_or(&config.director.name);
+    json_file::print_text(&begun(config.keepalived(name))?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says whether directors are ready for the virtual addresses, and why not.
+fn ready(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let all = Directors::within(&args.reach.director, READY_TIMEOUT).status()?;
+    let ask = |peer: &SocketAddr| Directors::within(&[*peer], READY_TIMEOUT).status().ok();
+    let peers: Vec<_> = args.peer.iter().filter_map(ask).flatten().collect();
+    json_file::print_either(args.reach.flag.json, &all, "")?;
+    for status in &all {
+        if let Some(reason) = unready(status, &peers) {
+            bail!("{} is not ready: {reason}", status.director);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns why a director should not have the virtual addresses.
+fn unready(status: &Status, peers: &[Status]) -> Option<String> {
+    for service in &status.services {
+        let name = &service.name;
+        if let Some(error) = &service.plane_error {
+            return Some(format!("the plane does not follow for {name}: {error}"));
+        }
+        if service.servers.iter().all(|server| server.slots == 0) {
+            return Some(format!("no server of {name} has been well"));
+        }
+        let pins = |status: &Status| {
+            let mut all = status.services.iter();
+            all.find(|other| other.name == *name)
+                .map_or(0, |other| other.pins)
+        };
+        // A director that was away does not know them: its table would break these connections.
+        if let Some(peer) = peers.iter().find(|peer| pins(peer) > service.pins) {
+            let (found, own) = (pins(peer), service.pins);
+            return Some(format!(
+                "{} keeps {found} connections of {name} in their place, this one {own}",
+                peer.director
+            ));
+        }
+    }
+    None
+}
+
 fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    if args.ready {
+        return ready(args);
+    }
     let all = Directors::new(&args.reach.director).status()?;
     json_file::print_either(args.reach.flag.json, &all, &show::status(&all))?;
     let agree = all.windows(2).all(|pair| {
-        let tables = |status: &sheaf_gateway::Status| -> Vec<String> {
+        let tables = |status: &Status| -> Vec<String> {
             status
                 .services
                 .iter()

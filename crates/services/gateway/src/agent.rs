@@ -2,6 +2,7 @@
 
 use crate::connections::connections;
 use crate::error::GatewayError;
+use crate::facts::Facts;
 use crate::load::Meter;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -50,6 +51,7 @@ impl Agent {
         let meter = Arc::new(Mutex::new(Meter::default()));
         let router = Router::new()
             .route("/connections", get(answer))
+            .route("/facts", get(facts))
             .with_state(meter);
         let (stop, stopped) = watch::channel(false);
         let (address, thread) = serve("serve-agent", config.listen, router, stopped)?;
@@ -115,6 +117,14 @@ pub(crate) fn serve(
         .spawn(move || runtime.block_on(work))
         .map_err(GatewayError::Thread)?;
     Ok((address, thread))
+}
+
+/// Facts of the machine that direct return depends on, for `doctor` on a director.
+async fn facts() -> Response {
+    match Facts::read() {
+        Ok(facts) => Json(facts).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
 }
 
 /// Question: `?port=80&address=10.80.0.100&address=…`.

@@ -29,7 +29,8 @@ pub fn check(
     }
 }
 
-fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, String> {
+/// Connects, with this longest time of each read and write.
+pub(crate) fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, String> {
     let stream =
         TcpStream::connect_timeout(&address, timeout).map_err(|error| error.to_string())?;
     let set = stream.set_read_timeout(Some(timeout));
@@ -56,8 +57,13 @@ fn http(address: SocketAddr, path: &str, timeout: Duration) -> Result<(), String
     }
 }
 
-/// Reads a reply of FTP: lines until one with its code and a space. Returns the code.
-fn ftp_reply(stream: &mut TcpStream) -> Result<u16, String> {
+/// Reads a reply of FTP and returns its code.
+pub(crate) fn ftp_reply(stream: &mut TcpStream) -> Result<u16, String> {
+    ftp_text(stream).map(|(code, _)| code)
+}
+
+/// Reads a reply of FTP: lines until one with its code and a space. Returns the code and that line.
+pub(crate) fn ftp_text(stream: &mut TcpStream) -> Result<(u16, String), String> {
     let (mut line, mut byte) = (Vec::new(), [0]);
     loop {
         let found = stream.read(&mut byte).map_err(|error| error.to_string())?;
@@ -74,7 +80,7 @@ fn ftp_reply(stream: &mut TcpStream) -> Result<u16, String> {
         if let Some(code) = code
             && text.as_bytes().get(3) != Some(&b'-')
         {
-            return Ok(code);
+            return Ok((code, text));
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Configuration of a director, in TOML.
 
 use crate::error::GatewayError;
+use crate::expect::Expect;
+use crate::failover::FailoverConfig;
 use serde::{Deserialize, Serialize};
 use sheaf_planes::{PlaneConfig, planes};
 use sheaf_serve::{ServiceConfig, check_services};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +20,12 @@ pub struct GatewayConfig {
     /// The director.
     #[serde(default)]
     pub director: DirectorConfig,
+    /// Directors that stand in for each other; one alone by default.
+    #[serde(default)]
+    pub failover: Option<FailoverConfig>,
+    /// What `doctor` expects of a service beyond what directors need, by its name.
+    #[serde(default)]
+    pub expect: BTreeMap<String, Expect>,
     /// Services.
     #[serde(default, rename = "service")]
     pub services: Vec<ServiceConfig>,
@@ -102,7 +111,40 @@ impl GatewayConfig {
                 ),
             });
         }
+        if let Some(failover) = &self.failover {
+            failover.check(&self.services)?;
+            let (own, _) = failover.split(&director.name)?;
+            let is_all = director.listen.ip().is_unspecified();
+            if director.listen.port() != own.http.port()
+                || !(is_all || director.listen.ip() == own.http.ip())
+            {
+                return Err(GatewayError::Key {
+                    key: "listen",
+                    found: director.listen.to_string(),
+                    expected: format!(
+                        "{}, as other directors ask there, or all addresses",
+                        own.http
+                    ),
+                });
+            }
+        }
+        for (name, expect) in &self.expect {
+            let mut all = self.services.iter();
+            if !all.any(|service| service.name == *name) {
+                return Err(GatewayError::NoService {
+                    found: name.clone(),
+                    expected: self.names(),
+                });
+            }
+            expect.check(name)?;
+        }
         Ok(())
+    }
+
+    /// Names of the services.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let names = self.services.iter().map(|service| service.name.clone());
+        names.collect()
     }
 
     /// Whether packets reach the servers as clients sent them, and answers go past the director.

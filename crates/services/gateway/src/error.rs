@@ -36,6 +36,57 @@ pub enum GatewayError {
         /// Values that fit.
         expected: String,
     },
+    /// Key of `[failover]` with a value outside of its range.
+    #[error("[failover]: found {key} = {found}, expected {expected}")]
+    Failover {
+        /// Key in the file.
+        key: &'static str,
+        /// Value as found.
+        found: String,
+        /// Values that fit.
+        expected: String,
+    },
+    /// Key of `[expect]` with a value outside of its range.
+    #[error("[expect.{service}]: found {key} = {found}, expected {expected}")]
+    Expect {
+        /// Service.
+        service: String,
+        /// Key in the file.
+        key: &'static str,
+        /// Value as found.
+        found: String,
+        /// Values that fit.
+        expected: &'static str,
+    },
+    /// Director that is none of `[[failover.director]]`.
+    #[error("found director {found:?}, expected one of {} in [[failover.director]]", .expected.join(", "))]
+    NoDirector {
+        /// Name as found.
+        found: String,
+        /// Names of directors.
+        expected: Vec<String>,
+    },
+    /// Service that the file does not have.
+    #[error("found service {found:?}, expected one of {}", .expected.join(", "))]
+    NoService {
+        /// Name as found.
+        found: String,
+        /// Names of services.
+        expected: Vec<String>,
+    },
+    /// Machine that is to be a server and has no address of one.
+    #[error(
+        "found no address of a server on this machine, expected one of [[service.server]]; or --role director"
+    )]
+    NoServerHere,
+    /// Director that stands alone.
+    #[error(
+        "found no table [failover], expected one with the directors that stand in for each other"
+    )]
+    NoFailover,
+    /// Facts of this machine that cannot be read.
+    #[error(transparent)]
+    Facts(#[from] crate::facts::FactsError),
     /// Plane that does not begin.
     #[error(transparent)]
     Plane(#[from] sheaf_planes::PlaneError),

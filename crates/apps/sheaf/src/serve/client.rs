@@ -18,8 +18,13 @@ pub(super) struct Directors {
 
 impl Directors {
     pub(super) fn new(addresses: &[SocketAddr]) -> Self {
+        Self::within(addresses, TIMEOUT)
+    }
+
+    /// Returns directors that answer within a time or not at all.
+    pub(super) fn within(addresses: &[SocketAddr], timeout: Duration) -> Self {
         let config = ureq::Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
+            .timeout_global(Some(timeout))
             .http_status_as_error(false)
             .build();
         Self {
