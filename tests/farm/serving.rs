@@ -208,6 +208,26 @@ impl Stage {
         status[0]["services"][0].clone()
     }
 
+    /// Metrics of the director, by series.
+    fn metrics(&self) -> BTreeMap<String, String> {
+        let read = || {
+            let mut stream = TcpStream::connect("127.0.0.1:7400")?;
+            let mut text = String::new();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: d\r\nConnection: close\r\n\r\n")?;
+            stream.read_to_string(&mut text).map(|_| text)
+        };
+        let thread = self.site.inside(self.site.director(0), read);
+        let thread = thread.expect("a thread in the place").join();
+        let text = thread
+            .expect("no panic")
+            .expect("the place")
+            .expect("a page");
+        let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
+        lines
+            .map(|(series, value)| (series.to_owned(), value.to_owned()))
+            .collect()
+    }
+
     /// Waits until the state is as `is_reached` says.
     #[track_caller]
     fn wait(&self, is_reached: impl Fn(&Value) -> bool) -> Value {
@@ -330,6 +350,22 @@ fn contract(plane: &str, is_explained: bool) {
     assert!(!counts.contains_key("s1"), "{counts:?}");
     assert_well(&mut held);
     assert_eq!(stage.status()["given_up"], 0);
+    let metrics = stage.metrics();
+    for (series, value) in [
+        ("serve_server_up{server=\"s1\",service=\"files\"}", "0"),
+        ("serve_server_up{server=\"s3\",service=\"files\"}", "1"),
+        ("serve_given_up_total{service=\"files\"}", "0"),
+        ("serve_orders_total{order=\"drain\"}", "3"),
+        ("serve_apply_failed_total{service=\"files\"}", "0"),
+    ] {
+        assert_eq!(
+            metrics.get(series).map(String::as_str),
+            Some(value),
+            "{series}"
+        );
+    }
+    let forwarded = "serve_forwarded_packets_total{server=\"s3\",service=\"files\"}";
+    assert_ne!(metrics[forwarded], "0");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::error::GatewayError;
 use crate::expect::Expect;
 use crate::failover::FailoverConfig;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sheaf_planes::{PlaneConfig, planes};
 use sheaf_serve::{ServiceConfig, check_services};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 const PORT: u16 = 7400;
 
 /// Services of a director, and the director itself.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GatewayConfig {
     /// The director.
@@ -32,7 +33,7 @@ pub struct GatewayConfig {
 }
 
 /// The director itself.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DirectorConfig {
     /// Name in its state and logs.
@@ -50,7 +51,7 @@ pub struct DirectorConfig {
 }
 
 /// Fate of the plane when the director stops.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnStop {
     /// The kernel goes on with the table as it is.

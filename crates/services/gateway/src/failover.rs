@@ -1,6 +1,7 @@
 //! Two directors and the virtual addresses that move between them: the table `[failover]`.
 
 use crate::error::GatewayError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sheaf_serve::ServiceConfig;
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 const ADVERT_MS_MAX: u64 = 40_950;
 
 /// Directors that stand in for each other. The file is the same on all of them but for `[director] name`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FailoverConfig {
     /// Number of the virtual router, of which no other in the network has the same: 1 to 255.
@@ -34,7 +35,7 @@ pub struct FailoverConfig {
 }
 
 /// One of the directors.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FailoverDirector {
     /// Name, as in its `[director]`.
@@ -42,6 +43,7 @@ pub struct FailoverDirector {
     /// Own addresses, one of each family that the services have; advertisements go from one to the other.
     pub addresses: Vec<IpAddr>,
     /// Address of its HTTP, as in its `listen`.
+    #[schemars(with = "String")]
     pub http: SocketAddr,
     /// Priority: the highest of the directors that are ready has the addresses. 62 to 254.
     pub priority: u8,

@@ -24,6 +24,7 @@ mod failover;
 mod http;
 mod keepalived;
 mod load;
+mod metrics;
 mod orders;
 
 pub use agent::{Agent, AgentConfig};
@@ -38,3 +39,4 @@ pub use expect::{Expect, ExpectCertificate};
 pub use facts::{Assigned, Facts, FactsError, Link};
 pub use failover::{FailoverConfig, FailoverDirector};
 pub use http::Refusal;
+pub use metrics::metrics;

@@ -212,7 +212,7 @@ fn ranges(text: &str) -> Vec<(u16, u16)> {
 pub(super) fn port_range(case: &ServerCase<'_>) -> Vec<Verdict> {
     let port = case.server.port.unwrap_or(case.service.port);
     let mut needed = vec![("port of the service", port, port)];
-    if let Some((first, last)) = case.expect.and_then(|expect| expect.data_ports) {
+    if let Some([first, last]) = case.expect.and_then(|expect| expect.data_ports) {
         needed.push(("data ports", first, last));
     }
     let facts = match &case.facts {

@@ -76,7 +76,7 @@ fn run(
 ) -> Vec<String> {
     let service: ServiceConfig = toml::from_str(SERVICE).expect("a service");
     let expect = Expect {
-        data_ports: Some((50_000, 51_000)),
+        data_ports: Some([50_000, 51_000]),
         certificate: Some(ExpectCertificate {
             names: vec!["files.example.org".to_owned(), "10.80.0.100".to_owned()],
             file: None,
