@@ -16,7 +16,8 @@ test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     prometheus-alertmanager:prometheus-alertmanager
     node:nodejs npm:npm chromium:chromium
     collectd:collectd-core victoria-metrics:victoria-metrics influxd:influxdb
-    nginx:nginx-light haproxy:haproxy xrootd:xrootd-server xrdcp:xrootd-client curl:curl litmus:litmus'
+    nginx:nginx-light haproxy:haproxy keepalived:keepalived ethtool:ethtool
+    xrootd:xrootd-server xrdcp:xrootd-client curl:curl litmus:litmus'
 
 # file:package, for what is no command: real ZeroMQ, for C and for Debian's Python.
 test_files='/usr/include/zmq.h:libzmq3-dev /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq'
@@ -98,6 +99,9 @@ disable_services() {
     esac
     case "$missing" in
     *haproxy*) systemctl disable haproxy.service >/dev/null 2>&1 || true ;;
+    esac
+    case "$missing" in
+    *keepalived*) systemctl disable keepalived.service >/dev/null 2>&1 || true ;;
     esac
     case "$missing" in
     *nginx*) systemctl disable nginx.service >/dev/null 2>&1 || true ;;

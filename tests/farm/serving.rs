@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections of a test by family.
-const CLIENTS: usize = 60;
+pub(crate) const CLIENTS: usize = 60;
 /// Port of the service.
-const PORT: u16 = 8080;
+pub(crate) const PORT: u16 = 8080;
 
-fn can_run(test: &str) -> bool {
+pub(crate) fn can_run(test: &str) -> bool {
     match net::needs() {
         Ok(()) => true,
         Err(why) => {
@@ -33,7 +33,7 @@ fn can_run(test: &str) -> bool {
 }
 
 /// Process in a place; killed when dropped.
-struct Ending(Child);
+pub(crate) struct Ending(pub(crate) Child);
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -43,16 +43,21 @@ impl Drop for Ending {
 }
 
 /// Connection of a client: server that it is at.
-struct Held {
+pub(crate) struct Held {
     stream: TcpStream,
-    server: String,
+    pub(crate) server: String,
 }
 
 impl Held {
     /// Opens a connection and reads the name of its server.
-    fn open(address: SocketAddr) -> std::io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+    pub(crate) fn open(address: SocketAddr) -> std::io::Result<Self> {
+        Self::open_within(address, PATIENCE)
+    }
+
+    /// Opens a connection, with this longest time of each step.
+    pub(crate) fn open_within(address: SocketAddr, patience: Duration) -> std::io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, patience)?;
+        stream.set_read_timeout(Some(patience))?;
         let mut held = Self {
             stream,
             server: String::new(),
@@ -68,13 +73,13 @@ impl Held {
     }
 
     /// Whether the connection still reaches its server.
-    fn is_well(&mut self) -> bool {
+    pub(crate) fn is_well(&mut self) -> bool {
         self.stream.write_all(b"x").is_ok() && self.name().is_ok_and(|name| name == self.server)
     }
 }
 
 /// Serves in a place: each connection gets the name of the server, and again for each byte.
-fn serve(site: &Site, place: &Place, is_open: Arc<AtomicBool>) {
+pub(crate) fn serve(site: &Site, place: &Place, is_open: Arc<AtomicBool>) {
     let name = format!("{:<3}", place.name);
     let bind = move || TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT));
     let listener = site.inside(place, bind).expect("a thread in the place");
@@ -264,7 +269,7 @@ impl Stage {
 }
 
 /// Starts a program and waits until it has logged `line`.
-fn start(command: &mut Command, line: &str) -> Ending {
+pub(crate) fn start(command: &mut Command, line: &str) -> Ending {
     let child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
     let mut ending = Ending(child.expect("the program starts"));
     let mut log = BufReader::new(ending.0.stderr.take().expect("it is piped"));
@@ -278,7 +283,7 @@ fn start(command: &mut Command, line: &str) -> Ending {
     ending
 }
 
-fn by_server(all: &[Held]) -> BTreeMap<String, usize> {
+pub(crate) fn by_server(all: &[Held]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for held in all {
         *counts.entry(held.server.clone()).or_insert(0) += 1;
@@ -287,7 +292,7 @@ fn by_server(all: &[Held]) -> BTreeMap<String, usize> {
 }
 
 #[track_caller]
-fn assert_well(all: &mut [Held]) {
+pub(crate) fn assert_well(all: &mut [Held]) {
     let broken = all
         .iter_mut()
         .filter_map(|held| (!held.is_well()).then(|| held.server.clone()));

@@ -11,8 +11,8 @@ use anyhow::{Context as _, bail};
 use client::Directors;
 use sheaf_gateway::{Agent, AgentConfig, Director, GatewayConfig, GatewayError, Status};
 use sheaf_node::shutdown::Shutdown;
-use sheaf_serve::{Flow, Order, ServerConfig};
-use std::net::{IpAddr, SocketAddr};
+use sheaf_serve::{Flow, Order, ServerConfig, ServiceStatus, Step};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -88,11 +88,15 @@ struct RunArgs {
 #[command(after_help = "\
 Examples:
   sheaf serve agent --listen 10.80.0.11:7401
+  sheaf serve agent --config gateway.toml          at the address that the file has for this machine
   curl 'http://10.80.0.11:7401/connections?port=80&address=10.80.0.100'")]
 struct AgentArgs {
     /// Listen on this address, which directors reach and clients should not.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7401")]
     listen: SocketAddr,
+    /// Listen on the address in this file instead that is `agent` of a server here.
+    #[arg(long, value_name = "FILE", conflicts_with = "listen")]
+    config: Option<PathBuf>,
 }
 
 /// Directors to talk to.
@@ -108,8 +112,8 @@ struct Reach {
 /// Show servers, slots and connections of the services.
 ///
 /// Exit status: 0 if every director answered and agrees with the others on each table, 1 if not. With --ready it says
-/// whether the director should have the virtual addresses: its kernel follows its tables, and no peer keeps more
-/// connections in their place.
+/// whether the director on this machine should have the virtual addresses: its kernel follows its tables, and unless
+/// it has them already, it knows what its peers know.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -271,7 +275,7 @@ impl Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Run(args) => direct(args),
-        Command::Agent(args) => agent(args.listen),
+        Command::Agent(args) => agent(args),
         Command::Status(args) => status(args),
         Command::Drain(args) => drain(args),
         Command::Add(args) => add(args),
@@ -302,6 +306,7 @@ fn begun<T>(result: Result<T, GatewayError>) -> anyhow::Result<T> {
         | GatewayError::NoDirector { .. }
         | GatewayError::NoService { .. }
         | GatewayError::NoServerHere
+        | GatewayError::NoAgentHere { .. }
         | GatewayError::NoFailover
         | GatewayError::Plane(sheaf_planes::PlaneError::Unknown { .. }) => fail::bad_use(error),
         other => other.into(),
@@ -332,7 +337,11 @@ fn direct(args: &RunArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn agent(listen: SocketAddr) -> anyhow::Result<ExitCode> {
+fn agent(args: &AgentArgs) -> anyhow::Result<ExitCode> {
+    let listen = match &args.config {
+        Some(path) => begun(GatewayConfig::load(path).and_then(|config| config.agent_here()))?,
+        None => args.listen,
+    };
     let shutdown = wait_for_signal()?;
     let agent = begun(Agent::start(&AgentConfig { listen }))?;
     info!(http = %agent.address(), "The agent runs");
@@ -365,7 +374,8 @@ fn ready(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns why a director should not have the virtual addresses.
+/// Returns why a director should not have the virtual addresses. One that has them keeps them as long as its kernel
+/// follows; another one has to know what those that are there know, or it would break connections.
 fn unready(status: &Status, peers: &[Status]) -> Option<String> {
     for service in &status.services {
         let name = &service.name;
@@ -375,21 +385,43 @@ fn unready(status: &Status, peers: &[Status]) -> Option<String> {
         if service.servers.iter().all(|server| server.slots == 0) {
             return Some(format!("no server of {name} has been well"));
         }
-        let pins = |status: &Status| {
-            let mut all = status.services.iter();
-            all.find(|other| other.name == *name)
-                .map_or(0, |other| other.pins)
-        };
-        // A director that was away does not know them: its table would break these connections.
-        if let Some(peer) = peers.iter().find(|peer| pins(peer) > service.pins) {
-            let (found, own) = (pins(peer), service.pins);
-            return Some(format!(
-                "{} keeps {found} connections of {name} in their place, this one {own}",
-                peer.director
-            ));
+        // An address that is not of this machine cannot be bound.
+        let is_here = |address: &IpAddr| UdpSocket::bind((*address, 0)).is_ok();
+        if service.addresses.iter().any(is_here) {
+            continue;
+        }
+        for peer in peers {
+            let mut all = peer.services.iter();
+            let Some(other) = all.find(|other| other.name == *name) else {
+                continue;
+            };
+            if let Some(difference) = difference(service, other) {
+                return Some(format!("{difference} of {name} than {}", peer.director));
+            }
         }
     }
     None
+}
+
+/// Returns what a director has to know and does not, beside another one.
+fn difference(own: &ServiceStatus, other: &ServiceStatus) -> Option<&'static str> {
+    // Its kernel does not know which connections began while slots were on the move elsewhere.
+    if own.step != Step::Steady && other.step == Step::Steady {
+        return Some("slots are on the move here: another state");
+    }
+    if own.table != other.table {
+        return Some("another table");
+    }
+    let pins = |service: &ServiceStatus, name: &str| {
+        let mut all = service.servers.iter();
+        all.find(|server| server.name == *name)
+            .map_or(0, |server| server.pins)
+    };
+    let mut servers = other.servers.iter();
+    let is_more = |name: &str| pins(other, name) > pins(own, name);
+    servers
+        .any(|server| is_more(&server.name))
+        .then_some("fewer pinned connections")
 }
 
 fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
@@ -490,4 +522,42 @@ fn explain(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
         &show::explained(&explained),
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn service(table: &str, step: &str, pins: u64) -> ServiceStatus {
+        let server = json!({
+            "name": "s1", "addresses": ["10.80.0.11"], "is_up": true, "is_held": false, "error": null,
+            "is_draining": false, "is_drained": false, "weight": 1.0, "factor": 1.0, "slots": 251, "leaving": 0,
+            "pins": pins, "connections": null, "bytes_per_s": null, "used": null,
+        });
+        let service = json!({
+            "name": "files", "addresses": ["192.0.2.1"], "port": 80, "step": step, "slots": 251, "moving": 0,
+            "pins": pins, "given_up": 0, "plane_error": null, "table": table, "servers": [server],
+        });
+        serde_json::from_value(service).expect("it is the state of a service")
+    }
+
+    #[test]
+    fn a_director_stands_in_if_it_knows_what_the_other_one_knows() {
+        let other = service("aa", "steady", 3);
+        let of = |own: &ServiceStatus| difference(own, &other);
+        assert_eq!(of(&service("aa", "steady", 3)), None);
+        assert_eq!(of(&service("aa", "steady", 4)), None);
+        assert_eq!(of(&service("bb", "steady", 3)), Some("another table"));
+        assert_eq!(
+            of(&service("aa", "steady", 2)),
+            Some("fewer pinned connections")
+        );
+        let moving = service("aa", "listing", 3);
+        assert_eq!(
+            of(&moving),
+            Some("slots are on the move here: another state")
+        );
+        assert_eq!(difference(&moving, &moving), None);
+    }
 }

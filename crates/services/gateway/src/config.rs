@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sheaf_planes::{PlaneConfig, planes};
 use sheaf_serve::{ServiceConfig, check_services};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 /// Port of a director for orders and its state.
@@ -140,6 +140,22 @@ impl GatewayConfig {
             expect.check(name)?;
         }
         Ok(())
+    }
+
+    /// Returns the address for the agent of this machine: the first `agent` of a server whose address is here.
+    ///
+    /// # Errors
+    ///
+    /// [`GatewayError::NoAgentHere`] if there is none.
+    pub fn agent_here(&self) -> Result<SocketAddr, GatewayError> {
+        let servers = self.services.iter().flat_map(|service| &service.servers);
+        let all: Vec<SocketAddr> = servers.filter_map(|server| server.agent).collect();
+        // An address that is not of this machine cannot be bound.
+        let mut here = all
+            .iter()
+            .filter(|agent| UdpSocket::bind((agent.ip(), 0)).is_ok());
+        let found = here.next().copied();
+        found.ok_or(GatewayError::NoAgentHere { expected: all })
     }
 
     /// Names of the services.

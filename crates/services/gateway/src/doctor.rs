@@ -337,7 +337,8 @@ fn repairs(findings: &[Finding]) -> Vec<Repair> {
     for finding in findings.iter().filter(|finding| finding.is_here) {
         if let Verdict::Wrong { repairs, .. } = &finding.verdict {
             for repair in repairs {
-                if !all.contains(repair) {
+                let is_joined = all.iter_mut().any(|own| own.join(repair));
+                if !is_joined && !all.contains(repair) {
                     all.push(repair.clone());
                 }
             }

@@ -79,6 +79,12 @@ pub enum GatewayError {
         "found no address of a server on this machine, expected one of [[service.server]]; or --role director"
     )]
     NoServerHere,
+    /// Machine that has no address of an agent.
+    #[error("found no address of an agent on this machine, expected one of {}", .expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+    NoAgentHere {
+        /// Addresses in the file.
+        expected: Vec<SocketAddr>,
+    },
     /// Director that stands alone.
     #[error(
         "found no table [failover], expected one with the directors that stand in for each other"

@@ -182,7 +182,8 @@ pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs)
             rule(
                 &mut text,
                 "in",
-                &format!("{target} {address} tcp dport {port} goto to{number}"),
+                // A switch that does not know where the director is sends its packets to all, to another one as well.
+                &format!("{target} {address} tcp dport {port} meta pkttype host goto to{number}"),
             );
         }
     }
@@ -402,7 +403,7 @@ mod tests {
         let text = whole("eth0", 60, &wanted, &macs);
         assert!(!text.contains("jhash"), "{text}");
         assert!(
-            text.contains("ip daddr 10.80.0.100 tcp dport 80 goto to4"),
+            text.contains("ip daddr 10.80.0.100 tcp dport 80 meta pkttype host goto to4"),
             "{text}"
         );
     }

@@ -127,3 +127,71 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
         _ => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+    use std::net::TcpListener;
+
+    const NAMES: [&str; 2] = ["files.example.org", "10.80.0.100"];
+
+    #[track_caller]
+    fn assert_found(found: &Certificate) {
+        assert_eq!(found.names, ["files.example.org"]);
+        assert_eq!(found.addresses, [IpAddr::from([10, 80, 0, 100])]);
+        assert!(found.from_s < found.to_s);
+    }
+
+    #[test]
+    fn a_handshake_shows_the_names_of_a_certificate_that_is_not_trusted() {
+        let made = rcgen::generate_simple_self_signed(NAMES.map(str::to_owned)).expect("made");
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let config =
+            rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .expect("versions")
+                .with_no_client_auth()
+                .with_single_cert(vec![made.cert.der().clone()], PrivateKeyDer::Pkcs8(key))
+                .expect("a key that fits");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("the client");
+            let mut tls = rustls::ServerConnection::new(Arc::new(config)).expect("a connection");
+            // The client leaves when it has seen the certificate.
+            while tls.is_handshaking() && tls.complete_io(&mut stream).is_ok() {}
+        });
+        let soon = Duration::from_secs(30);
+        assert_found(&shown(address, NAMES[0], soon).expect("a certificate"));
+        server.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_server_without_tls_shows_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let server = std::thread::spawn(move || drop(listener.accept()));
+        let error = shown(address, NAMES[0], Duration::from_secs(30)).expect_err("no TLS");
+        assert!(
+            error.starts_with("no handshake of TLS at 127.0.0.1"),
+            "{error}"
+        );
+        server.join().expect("no panic");
+    }
+
+    #[test]
+    fn the_first_certificate_of_a_file_is_read() {
+        let made = rcgen::generate_simple_self_signed(NAMES.map(str::to_owned)).expect("made");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("host.pem");
+        let error = of_file(&path).expect_err("not there");
+        assert!(error.contains("host.pem"), "{error}");
+        let key = made.signing_key.serialize_pem();
+        std::fs::write(&path, &key).expect("written");
+        let error = of_file(&path).expect_err("a key alone");
+        assert!(error.contains("found no certificate"), "{error}");
+        std::fs::write(&path, key + &made.cert.pem()).expect("written");
+        assert_found(&of_file(&path).expect("a certificate"));
+    }
+}

@@ -20,7 +20,33 @@ pub enum Repair {
     Ethtool(Vec<String>),
 }
 
+/// Setting of the kernel that is a list: values of several repairs are joined.
+pub(super) const RESERVED_PORTS: &str = "net/ipv4/ip_local_reserved_ports";
+
 impl Repair {
+    /// Takes up what another repair adds to the same list. Returns whether it is one.
+    pub(super) fn join(&mut self, other: &Self) -> bool {
+        let (
+            Self::Set { key, value },
+            Self::Set {
+                key: added,
+                value: further,
+            },
+        ) = (self, other)
+        else {
+            return false;
+        };
+        if key != added || key != RESERVED_PORTS {
+            return false;
+        }
+        for part in further.split(',') {
+            if !value.split(',').any(|own| own == part) {
+                *value = format!("{value},{part}");
+            }
+        }
+        true
+    }
+
     pub(super) fn set(key: impl Into<String>, value: impl fmt::Display) -> Self {
         let (key, value) = (key.into(), value.to_string());
         Self::Set { key, value }
@@ -142,6 +168,15 @@ pub struct Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reserved_ports_of_several_services_become_one_list() {
+        let mut repair = Repair::set(RESERVED_PORTS, "50000-51000,80");
+        assert!(repair.join(&Repair::set(RESERVED_PORTS, "50000-51000,2811")));
+        assert_eq!(repair, Repair::set(RESERVED_PORTS, "50000-51000,80,2811"));
+        let other = Repair::set("net/ipv4/ip_forward", 1);
+        assert!(!repair.join(&other) && !other.clone().join(&repair));
+    }
 
     #[test]
     fn a_repair_reads_as_the_command_that_does_it() {

@@ -23,7 +23,8 @@ const ANSWER_MAX: u64 = 64 << 20;
 const TRIAL: &str = r#"table netdev sheaf_doctor {
   map slot { type mark : ether_addr; elements = { 0 : 02:00:00:00:00:01 } }
   chain in { type filter hook ingress device "CARD" priority -300; policy accept;
-    ip daddr 192.0.2.1 meta mark set jhash ip saddr . tcp sport mod 1 seed 0x0 ether daddr set meta mark map @slot fwd to "CARD" }
+    ip daddr 192.0.2.1 meta mark set jhash ip saddr . tcp sport mod 1 seed 0x0 ether daddr set meta mark map @slot fwd to "CARD"
+  }
 }
 "#;
 

@@ -1,6 +1,6 @@
 //! Checks of a server. Each judges facts and reads none.
 
-use super::finding::{Repair, Verdict};
+use super::finding::{RESERVED_PORTS, Repair, Verdict};
 use super::survey::{Asked, ServerCase};
 use crate::facts::{Facts, Link};
 use crate::keepalived::prefix;
@@ -228,8 +228,10 @@ pub(super) fn port_range(case: &ServerCase<'_>) -> Vec<Verdict> {
     let Some((low, high)) = range else {
         return vec![Verdict::not_checked(format!("{key} cannot be read"))];
     };
-    let reserved_key = "net/ipv4/ip_local_reserved_ports";
-    let reserved = facts.settings.get(reserved_key).map_or("", String::as_str);
+    let reserved = facts
+        .settings
+        .get(RESERVED_PORTS)
+        .map_or("", String::as_str);
     let kept = ranges(reserved);
     let is_kept = |port: u16| {
         kept.iter()
@@ -255,7 +257,7 @@ pub(super) fn port_range(case: &ServerCase<'_>) -> Vec<Verdict> {
         Verdict::repaired_by(
             format!("{name} within {low}-{high}, from which outgoing connections take theirs"),
             "ports outside of ip_local_port_range, or in ip_local_reserved_ports",
-            vec![Repair::set(reserved_key, value)],
+            vec![Repair::set(RESERVED_PORTS, value)],
         )
     };
     needed.iter().map(judge).collect()
