@@ -24,7 +24,7 @@ pub struct GatewayConfig {
     /// Directors that stand in for each other; one alone by default.
     #[serde(default)]
     pub failover: Option<FailoverConfig>,
-    /// What `doctor` expects of a service beyond what directors need, by its name.
+    /// Expectations of `doctor` on a service beyond what directors need, by its name.
     #[serde(default)]
     pub expect: BTreeMap<String, Expect>,
     /// Services.

@@ -1,4 +1,4 @@
-//! What `doctor` expects of a service beyond what directors need: tables `[expect.SERVICE]`.
+//! Expectations of `doctor` on a service beyond what directors need: tables `[expect.SERVICE]`.
 
 use crate::error::GatewayError;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! What direct return depends on in a machine: settings of its kernel, its cards, their addresses.
+//! Facts of a machine that direct return depends on: settings of its kernel, its cards, their addresses.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ pub enum FactsError {
 /// Facts of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Facts {
-    /// Its clock, in ms since 1970.
+    /// Time by its clock, in ms since 1970.
     pub unix_ms: u64,
     /// Settings of the kernel by name, such as `net/ipv4/ip_forward`; those that it does not have are missing.
     pub settings: BTreeMap<String, String>,

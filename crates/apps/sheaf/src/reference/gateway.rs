@@ -1,8 +1,8 @@
-//! Table of the keys of `gateway.toml`, out of the schema that its types derive.
+//! Tables of the keys of `gateway.toml`, out of the schema that its types derive, and of the checks of `doctor`.
 
 use super::marked::{Table, markdown};
 use serde_json::Value;
-use sheaf_gateway::GatewayConfig;
+use sheaf_gateway::{CHECKS, Check, GatewayConfig, Role};
 
 /// Returns the tables of the page.
 pub(super) fn tables() -> Vec<Table> {
@@ -12,10 +12,28 @@ pub(super) fn tables() -> Vec<Table> {
         rows: Vec::new(),
     };
     keys.walk("", &schema, None);
-    vec![Table {
-        name: "keys",
-        text: markdown(["key", "default", "values", "what it is"], keys.rows),
-    }]
+    let check = |check: &Check| {
+        let role = match check.role() {
+            Role::Director => "director",
+            Role::Server => "server",
+        };
+        let name = format!("`{}`", check.name);
+        let [reads, expects, why] = [check.reads, check.expects, check.why].map(str::to_owned);
+        [name, role.to_owned(), reads, expects, why]
+    };
+    vec![
+        Table {
+            name: "keys",
+            text: markdown(["key", "default", "values", "what it is"], keys.rows),
+        },
+        Table {
+            name: "checks",
+            text: markdown(
+                ["check", "on a", "reads", "expects", "otherwise"],
+                CHECKS.iter().map(check),
+            ),
+        },
+    ]
 }
 
 struct Keys<'a> {

@@ -12,18 +12,24 @@ use serde::de::DeserializeOwned;
 use sheaf_serve::{HealthKind, ServerConfig, ServiceConfig};
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest time of a question.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest answer of an agent or a director.
 const ANSWER_MAX: u64 = 64 << 20;
+/// Configuration of Debian's GridFTP server.
+const GRIDFTP_FILE: &str = "/etc/gridftp.conf";
+/// Folder of further files.
+const GRIDFTP_FOLDER: &str = "/etc/gridftp.d";
 /// Rules of the kind that the plane `nft` makes, for a trial that changes nothing.
 const TRIAL: &str = r#"table netdev sheaf_doctor {
   map slot { type mark : ether_addr; elements = { 0 : 02:00:00:00:00:01 } }
+  chain out { ether daddr set meta mark map @slot fwd to "CARD"; }
   chain in { type filter hook ingress device "CARD" priority -300; policy accept;
-    ip daddr 192.0.2.1 meta mark set jhash ip saddr . tcp sport mod 1 seed 0x0 ether daddr set meta mark map @slot fwd to "CARD"
+    ip daddr 192.0.2.1 meta mark set jhash ip saddr . tcp sport mod 1 seed 0x0 goto out;
   }
 }
 "#;
@@ -74,7 +80,7 @@ pub(super) fn server<'a>(
         is_direct_return: config.is_direct_return(),
         facts,
         asked_ms: (earliest, now_ms()),
-        data_address: data_address(service, server),
+        data_address: data_address(service, server, here.is_some()),
         certificate: server_certificate(service, server, expect, here.is_some()),
         accepts: accepts(config, service, here),
         now_s: i64::try_from(now_ms() / 1000).unwrap_or(i64::MAX),
@@ -118,15 +124,48 @@ fn reached(service: &ServiceConfig, server: &ServerConfig) -> Option<SocketAddr>
     ))
 }
 
-/// Asks GridFTP where a client is to send its data.
-fn data_address(service: &ServiceConfig, server: &ServerConfig) -> Asked<IpAddr> {
+/// Asks GridFTP where a client is to send its data; if it takes no guest, its files on this machine say so.
+fn data_address(service: &ServiceConfig, server: &ServerConfig, is_here: bool) -> Asked<IpAddr> {
     if service.health.kind != HealthKind::Gridftp {
         return Asked::Not("the service is not GridFTP".to_owned());
     }
     let Some(address) = reached(service, server).filter(SocketAddr::is_ipv4) else {
         return Asked::Not("the server has no IPv4 address, and EPSV names none".to_owned());
     };
-    passive(address)
+    match passive(address) {
+        Asked::Not(_) if is_here => gridftp_files().map_or_else(Asked::Not, Asked::Answer),
+        asked => asked,
+    }
+}
+
+/// Reads the address of `data_interface` in the files of Debian's GridFTP server; of several the last counts.
+fn gridftp_files() -> Result<IpAddr, String> {
+    let mut paths = vec![PathBuf::from(GRIDFTP_FILE)];
+    let entries = std::fs::read_dir(GRIDFTP_FOLDER).into_iter().flatten();
+    let mut others: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    others.sort();
+    paths.append(&mut others);
+    let texts = paths
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok());
+    let text: String = texts.map(|text| text + "\n").collect();
+    let name = data_interface(&text).ok_or_else(|| {
+        format!("the server takes no guest, and {GRIDFTP_FILE} has no data_interface")
+    })?;
+    let found = (name.as_str(), 0_u16).to_socket_addrs();
+    let mut found = found.map_err(|error| format!("data_interface {name}: {error}"))?;
+    let first = found.next().map(|address| address.ip());
+    first.ok_or_else(|| format!("data_interface {name} has no address"))
+}
+
+/// Returns the last value of `data_interface` in a configuration of GridFTP: a key and a value a line.
+fn data_interface(text: &str) -> Option<String> {
+    let value = |line: &str| {
+        let (key, value) = line.trim().split_once(char::is_whitespace)?;
+        let value = value.trim().trim_matches('"').to_owned();
+        (key == "data_interface" && !value.is_empty()).then_some(value)
+    };
+    text.lines().filter_map(value).next_back()
 }
 
 /// Logs in as a guest and asks for a passive data connection (RFC 959, `PASV`).
@@ -134,22 +173,17 @@ fn passive(address: SocketAddr) -> Asked<IpAddr> {
     let talk = || -> Result<Asked<IpAddr>, String> {
         let mut stream = connect(address, TIMEOUT)?;
         ftp_reply(&mut stream)?;
-        for (command, is_login) in [
-            ("USER anonymous\r\n", true),
-            ("PASS sheaf@localhost\r\n", true),
-        ] {
+        for command in ["USER anonymous\r\n", "PASS sheaf@localhost\r\n"] {
             let sent = stream.write_all(command.as_bytes());
             sent.map_err(|error| error.to_string())?;
             match ftp_reply(&mut stream)? {
                 230 => break,
                 331 => {}
-                code if is_login => {
-                    let reason = format!(
-                        "the server takes no guest (reply {code}); look at data_interface in /etc/gridftp.conf"
-                    );
+                code => {
+                    let reason =
+                        format!("the server takes no guest (reply {code}); run this there");
                     return Ok(Asked::Not(reason));
                 }
-                code => return Err(format!("found reply {code} to a login")),
             }
         }
         let sent = stream.write_all(b"PASV\r\n");
@@ -316,6 +350,14 @@ mod tests {
         ] {
             assert_eq!(pasv(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn the_last_data_interface_of_the_files_of_gridftp_counts() {
+        let text = "port 2811\n#data_interface 10.80.0.1\ndata_interface 10.80.0.2\n\
+                    data_interface \"10.80.0.11\"\ndata_interface_x 10.80.0.3\n";
+        assert_eq!(data_interface(text).as_deref(), Some("10.80.0.11"));
+        assert_eq!(data_interface("port 2811\ndata_interface \n"), None);
     }
 
     #[test]

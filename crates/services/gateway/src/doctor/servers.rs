@@ -28,10 +28,8 @@ fn of_facts(case: &ServerCase<'_>, judge: impl Fn(&Facts) -> Vec<Verdict>) -> Ve
 
 pub(super) fn agent(case: &ServerCase<'_>) -> Vec<Verdict> {
     vec![match (&case.facts, case.server.agent) {
-        (_, None) => Verdict::by_hand(
-            "no agent in the configuration",
-            "an agent on each server",
-            "run `sheaf serve agent` there, and give its address in `agent`",
+        (_, None) => Verdict::not_checked(
+            "none in the configuration: drains wait for their deadline, weights do not follow the load",
         ),
         _ if case.is_here => Verdict::not_checked("asked from the director"),
         (Asked::Answer(_), Some(agent)) => Verdict::ok(format!("answers at {agent}")),

@@ -111,7 +111,9 @@ fn a_director_that_is_set_up_well_passes_every_check() {
 #[test]
 fn virtual_addresses_are_on_the_card_unless_keepalived_moves_them() {
     type Damage = fn(&mut DirectorCase<'_>);
-    let gone: Damage = |case| drop(case.facts.links[0].addresses.remove(1));
+    let gone: Damage = |case| {
+        case.facts.links[0].addresses.remove(1);
+    };
     assert_eq!(
         run(FILE, virtual_address, gone)[0],
         "wrong: 10.80.0.100 on no card; ip addr add 10.80.0.100/32 dev eth0"
@@ -204,7 +206,7 @@ fn directors_with_different_tables_are_named() {
     let lines = run(FILE, same_table, |case| case.tables.clear());
     assert!(lines[0].starts_with("not checked: "), "{lines:?}");
     let lines = run(FILE, rules, |case| {
-        case.rules = Asked::Failed("no nft".to_owned())
+        case.rules = Asked::Failed("no nft".to_owned());
     });
     assert_eq!(lines, ["wrong: no nft; "]);
 }

@@ -123,7 +123,7 @@ fn with(case: &mut ServerCase<'_>, change: impl FnOnce(&mut Facts)) {
 
 fn set(case: &mut ServerCase<'_>, key: &str, value: &str) {
     with(case, |facts| {
-        drop(facts.settings.insert(key.to_owned(), value.to_owned()))
+        drop(facts.settings.insert(key.to_owned(), value.to_owned()));
     });
 }
 
@@ -158,7 +158,9 @@ fn a_virtual_address_has_to_be_on_a_silent_card_alone_in_its_prefix() {
     let cases: [(&str, Damage); 5] = [
         (
             "wrong: 10.80.0.100 on no card; ip addr add 10.80.0.100/32 dev lo",
-            |facts| drop(facts.links[0].addresses.remove(1)),
+            |facts| {
+                facts.links[0].addresses.remove(1);
+            },
         ),
         (
             "wrong: 10.80.0.100/24 on lo; ip addr del 10.80.0.100/24 dev lo; ip addr add 10.80.0.100/32 dev lo",
@@ -170,7 +172,9 @@ fn a_virtual_address_has_to_be_on_a_silent_card_alone_in_its_prefix() {
         ),
         (
             "wrong: fd00:80::100 on no card; ip addr add fd00:80::100/128 dev lo nodad preferred_lft 0",
-            |facts| drop(facts.links[0].addresses.remove(2)),
+            |facts| {
+                facts.links[0].addresses.remove(2);
+            },
         ),
         (
             "wrong: fd00:80::100/128 on lo, which is not usable: another machine may have it; \
@@ -311,11 +315,22 @@ fn clocks_agents_and_listeners_are_named() {
     let lines = run(clock, |case| with(case, |facts| facts.unix_ms -= 2_000));
     assert_eq!(lines, ["wrong: 2000 ms behind this machine; "]);
     let lines = run(agent, |case| {
-        case.facts = Asked::Failed("refused".to_owned())
+        case.facts = Asked::Failed("refused".to_owned());
     });
     assert_eq!(lines, ["wrong: refused; "]);
+    let mut alone: ServiceConfig = toml::from_str(SERVICE).expect("a service");
+    alone.servers[0].agent = None;
+    let server = alone.servers.remove(0);
+    let lines = run(agent, |case| {
+        let without = ServerCase {
+            server: &server,
+            ..case.clone()
+        };
+        assert!(matches!(agent(&without)[..], [Verdict::NotChecked { .. }]));
+    });
+    assert_eq!(lines, ["ok"]);
     let lines = run(arp_ignore, |case| {
-        case.facts = Asked::Failed("refused".to_owned())
+        case.facts = Asked::Failed("refused".to_owned());
     });
     assert_eq!(lines, ["not checked: refused"]);
     let lines = run(accepts, |case| {
