@@ -457,3 +457,34 @@ fn a_file_of_a_director_with_a_fault_is_refused_by_name() {
         assert!(error.contains(expected), "{error}");
     }
 }
+
+/// Runs `sheaf serve demo` and returns its result.
+fn demo(words: &[&str]) -> Value {
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "demo", "--duration", "3s", "--json", "-"]);
+    let output = command.args(words).output().expect("the program runs");
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{words:?}: {log}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {log}"))
+}
+
+#[test]
+fn the_demo_builds_writes_and_fetches_while_a_server_is_drained() {
+    if !can_run("the_demo_builds_writes_and_fetches_while_a_server_is_drained") {
+        return;
+    }
+    let _turn = farm_turn();
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out").display().to_string();
+    let found = demo(&["--plane", "nft", "--out", &out]);
+    let here = demo(&["--plane", "userspace", "--files", &format!("{out}/files")]);
+    for (result, plane) in [(found, "nft"), (here, "userspace")] {
+        assert_eq!(result["plane"], plane);
+        assert_eq!(result["drained"], "s2");
+        for count in ["broken", "wrong", "strays"] {
+            assert_eq!(result[count], 0, "{result:#}");
+        }
+        let servers = result["servers"].as_object().expect("servers");
+        assert_eq!(servers.len(), 3, "{result:#}");
+    }
+}

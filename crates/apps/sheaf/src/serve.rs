@@ -1,6 +1,8 @@
 //! `sheaf serve`: one address for many storage servers.
 
 mod client;
+#[cfg(feature = "lab")]
+mod demo;
 mod doctor;
 mod show;
 
@@ -34,6 +36,7 @@ const READY_TIMEOUT: Duration = Duration::from_millis(800);
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  sheaf serve demo                                 all of it on this machine, in half a minute
   sheaf serve run --config gateway.toml            a director, until SIGTERM
   sheaf serve agent --listen 10.80.0.11:7401       on each server
   sheaf serve status                               servers, slots, connections
@@ -59,6 +62,8 @@ enum Command {
     Explain(ExplainArgs),
     Doctor(doctor::Args),
     Keepalived(KeepalivedArgs),
+    #[cfg(feature = "lab")]
+    Demo(demo::DemoArgs),
 }
 
 /// Run a director until SIGTERM or SIGINT.
@@ -291,6 +296,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Explain(args) => explain(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Keepalived(args) => keepalived(args),
+        #[cfg(feature = "lab")]
+        Command::Demo(args) => demo::run(args),
     }
 }
 
