@@ -82,7 +82,7 @@ impl Pair {
         let site = &self.site;
         let mut text = format!(
             "[director]\nname = \"d{}\"\nlisten = \"[::]:7400\"\ninterface = \"eth0\"\n\
-             [failover]\nrouter_id = 80\npreempt_delay_s = 1\nprogram = \"{PROGRAM}\"\n",
+             [failover]\nrouter_id = 80\nprogram = \"{PROGRAM}\"\n",
             index + 1
         );
         for (place, priority) in [(site.director(0), 150), (site.director(1), 100)] {
@@ -382,8 +382,11 @@ fn the_addresses_move_to_the_other_director_and_no_connection_breaks() {
         servers.iter().all(|server| server["is_up"] == true) && status["step"] == "steady"
     };
     pair.wait("d1 sees the servers again", || is_up(pair.status(0)));
-    let why = pair.unready(0).expect("it is not ready");
-    assert!(why.contains("another table of files than d2"), "{why}");
+    let other = "another table of files than d2";
+    pair.wait("d1 sees that d2 has another table", || {
+        pair.unready(0).is_some_and(|why| why.contains(other))
+    });
+    assert!(pair.has_addresses(1) && !pair.has_addresses(0));
     let differ = pair.order(0, &["status", "--director", &both[0], &both[1]]);
     assert_eq!(differ.status.code(), Some(1));
     assert_eq!(doctor(&pair), "wrong");

@@ -11,6 +11,9 @@ use std::path::PathBuf;
 /// Longest interval of advertisements: 12 bits of centiseconds (RFC 5798, section 5.2.7).
 const ADVERT_MS_MAX: u64 = 40_950;
 
+/// Least delay of taking addresses back: by then a director that came back was asked twice whether it is ready.
+const PREEMPT_DELAY_S_MIN: u32 = 5;
+
 /// Directors that stand in for each other. The file is the same on all of them but for `[director] name`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -23,7 +26,7 @@ pub struct FailoverConfig {
     /// Time between two advertisements. After three of them without one, another director takes over.
     #[serde(default = "advert_ms")]
     pub advert_ms: u64,
-    /// Time that a director with a higher priority waits before it takes the addresses back.
+    /// Time that a director with a higher priority waits before it takes the addresses back: 5 s at least.
     #[serde(default = "preempt_delay_s")]
     pub preempt_delay_s: u32,
     /// Program that keepalived asks whether the director is ready.
@@ -50,7 +53,7 @@ pub struct FailoverDirector {
 }
 
 fn advert_ms() -> u64 {
-    500
+    300
 }
 
 fn preempt_delay_s() -> u32 {
@@ -107,9 +110,9 @@ impl FailoverConfig {
             let expected = "50 to 40950, in steps of 10";
             return wrong("advert_ms", self.advert_ms.to_string(), expected);
         }
-        if self.preempt_delay_s > 1000 {
+        if !(PREEMPT_DELAY_S_MIN..=1000).contains(&self.preempt_delay_s) {
             let found = self.preempt_delay_s.to_string();
-            return wrong("preempt_delay_s", found, "0 to 1000");
+            return wrong("preempt_delay_s", found, "5 to 1000");
         }
         let program = self.program.display().to_string();
         if !self.program.is_absolute() || program.contains(|c: char| c.is_whitespace() || c == '"')

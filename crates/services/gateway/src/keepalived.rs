@@ -153,7 +153,7 @@ port = 81
                 &first,
                 "        fd00:80::100/128 dev eth0 preferred_lft 0\n",
             ),
-            (&first, "advert_int 0.5\n"),
+            (&first, "advert_int 0.3\n"),
             (&first, "--director 10.80.0.2:7400 --peer 10.80.0.3:7400\""),
             (&second, "priority 100"),
             (&second, "--director 10.80.0.3:7400 --peer 10.80.0.2:7400\""),

@@ -11,13 +11,15 @@ use crate::facts::Facts;
 use serde::de::DeserializeOwned;
 use sheaf_serve::{HealthKind, ServerConfig, ServiceConfig};
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
+use std::io::{ErrorKind, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs as _, UdpSocket};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Longest time of a question.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause between two tries to connect.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Largest answer of an agent or a director.
 const ANSWER_MAX: u64 = 64 << 20;
 /// Configuration of Debian's GridFTP server.
@@ -103,13 +105,32 @@ fn accepts(
     let all = service.addresses.iter().filter(is_here);
     let tried: BTreeMap<_, _> = all
         .map(|address| {
-            let stream = connect(SocketAddr::new(*address, service.port), TIMEOUT);
-            (*address, stream.map(drop))
+            (
+                *address,
+                connect_here(SocketAddr::new(*address, service.port)),
+            )
         })
         .collect();
     match tried.is_empty() {
         true => Asked::Not("the virtual addresses are not on this machine".to_owned()),
         false => Asked::Answer(tried),
+    }
+}
+
+/// Connects to an address of this machine. The kernel makes the route of a new IPv6 address a moment later than the
+/// address: until then another machine answers that there is no way.
+fn connect_here(address: SocketAddr) -> Result<(), String> {
+    let end = Instant::now() + TIMEOUT;
+    loop {
+        let error = match TcpStream::connect_timeout(&address, TIMEOUT) {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        let kinds = [ErrorKind::NetworkUnreachable, ErrorKind::HostUnreachable];
+        if !kinds.contains(&error.kind()) || Instant::now() >= end {
+            return Err(error.to_string());
+        }
+        std::thread::park_timeout(LOOK_AGAIN);
     }
 }
 
