@@ -1,5 +1,7 @@
 //! Report of a load test.
 
+use super::Placement;
+use super::fit::Fit;
 use super::published::{Published, SCALE};
 use crate::report::{Head, to_json};
 use serde::Serialize;
@@ -20,6 +22,7 @@ pub(super) struct Case {
     pub(super) object_bytes: u64,
     /// Rate of the cable of a client host.
     pub(super) client_mbit: Option<f64>,
+    pub(super) placement: Placement,
     /// One a round.
     pub(super) samples: Vec<Sample>,
 }
@@ -37,7 +40,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    fn gbit_per_s(&self) -> f64 {
+    pub(super) fn gbit_per_s(&self) -> f64 {
         self.outcome.bytes_per_s() * 8.0 / 1e9
     }
 
@@ -141,6 +144,8 @@ pub struct Row {
     pub object_bytes: Option<u64>,
     /// Rate of the cable of each client host in Mbit/s, if it has one.
     pub client_mbit: Option<f64>,
+    /// Spread of the clients over their hosts.
+    pub placement: Placement,
     /// Published figures beside this row, if it stands for one.
     pub published: Option<Published>,
     /// Rate of bodies, median of the rounds.
@@ -207,6 +212,8 @@ pub struct Report {
     pub is_paper: bool,
     /// A row for each plane and number of clients.
     pub rows: Vec<Row>,
+    /// Fits of the rate over the number of clients, for planes with three numbers and more.
+    pub fits: Vec<Fit>,
     /// Names of what was not measured, with the reason.
     pub skipped: Vec<String>,
 }
@@ -296,19 +303,17 @@ impl Report {
     fn beside_the_paper(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\n{:<10} {:>7} {:>6} {:>14} {:>14} {:>10} {:>10}",
+            "\n{:<10} {:>7} {:>10} {:>14} {:>14} {:>10} {:>10}",
             "× 50", "CLIENTS", "hosts", "Gbit/s", "largest", "published", "largest"
         )?;
         for row in &self.rows {
             let Some(published) = &row.published else {
                 continue;
             };
-            let hosts = row
-                .client_mbit
-                .map_or("–".to_owned(), |rate| format!("{rate}"));
+            let hosts = row.placement.hosts(row.client_mbit);
             writeln!(
                 f,
-                "{:<10} {:>7} {hosts:>6} {:>14.2} {:>14.2} {:>10.2} {:>10.2}",
+                "{:<10} {:>7} {hosts:>10} {:>14.2} {:>14.2} {:>10.2} {:>10.2}",
                 row.plane,
                 row.clients,
                 row.gbit_per_s * SCALE,
@@ -317,7 +322,11 @@ impl Report {
                 published.gbit_per_s_max
             )?;
         }
-        writeln!(f)
+        writeln!(f)?;
+        for fit in &self.fits {
+            writeln!(f, "{fit}")?;
+        }
+        Ok(())
     }
 
     fn failures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -352,7 +361,7 @@ pub(super) fn rows(cases: &[Case], is_paper: bool) -> Vec<Row> {
                 && case.plane != DIRECT
                 && (&other.engine, other.clients, other.object_bytes)
                     == (&case.engine, case.clients, case.object_bytes)
-                && other.client_mbit == case.client_mbit
+                && (other.client_mbit, other.placement) == (case.client_mbit, case.placement)
         });
         let published = Published::of(case.clients).filter(|_| is_paper);
         Row {
@@ -396,6 +405,7 @@ fn row(case: &Case, direct: Option<&[Sample]>) -> Row {
         held_max: held.max().unwrap_or(0),
         object_bytes: (case.object_bytes > 0).then_some(case.object_bytes),
         client_mbit: case.client_mbit,
+        placement: case.placement,
         published: None,
         gbit_per_s: median(Sample::gbit_per_s),
         gbit_per_s_range: [
@@ -474,6 +484,7 @@ mod tests {
             clients: 60,
             object_bytes: 10_000_000,
             client_mbit: None,
+            placement: Placement::Even,
             samples,
         }
     }

@@ -1,5 +1,6 @@
 //! Load on a service that runs already.
 
+use super::Placement;
 use super::report::{self, Case, Report};
 use super::stage::watch;
 use crate::Missing;
@@ -59,6 +60,7 @@ pub fn measure_service(
         clients: *clients,
         object_bytes: object_bytes.unwrap_or(0),
         client_mbit: None,
+        placement: Placement::Even,
         samples: Vec::new(),
     };
     let mut cases: Vec<Case> = options.clients.iter().map(case).collect();
@@ -96,6 +98,7 @@ pub fn measure_service(
         server_mbit: None,
         is_paper: false,
         rows: report::rows(&cases, false),
+        fits: super::fit::fits(&cases, false, options.load.seed),
         skipped: Vec::new(),
     })
 }
