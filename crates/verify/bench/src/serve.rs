@@ -5,6 +5,7 @@
 //! Sheaf. Clients, director and servers share the machine, so what a plane costs shows in its rate and in CPU seconds
 //! of the whole machine for a GB. [`measure_faults`] lets servers and the director die under load.
 
+mod case;
 mod drains;
 mod faults;
 mod fit;
@@ -18,11 +19,11 @@ use crate::Missing;
 use crate::cpus::Cpus;
 use crate::report::Head;
 use anyhow::Context as _;
+use case::{Case, Sample};
 pub use faults::{ChangeRow, FaultReport, FaultRow, measure_faults};
 pub use fit::Fit;
 use plane::Plane;
 pub use published::Published;
-use report::{Case, Sample};
 pub use report::{Latency, LatencyMs, Report, Row, Server};
 pub use service::{ServiceOptions, measure_service};
 use sheaf_load::{Load, raise_descriptor_limit};

@@ -1,8 +1,8 @@
 //! Fit of the rate over the number of clients: where it is largest, and how far it falls behind that.
 
 use super::Placement;
+use super::case::{Case, Sample};
 use super::published::{Published, SCALE};
-use super::report::{Case, Sample};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;

@@ -1,7 +1,8 @@
 //! Load on a service that runs already.
 
 use super::Placement;
-use super::report::{self, Case, Report};
+use super::case::Case;
+use super::report::{self, Report};
 use super::stage::watch;
 use crate::Missing;
 use crate::cpus::Cpus;

@@ -1,7 +1,7 @@
 //! Stage of a load test: a site of namespaces with servers that have objects.
 
+use super::case::Sample;
 use super::drains::{Drains, Running};
-use super::report::Sample;
 use super::{Options, Placement};
 use crate::monitor::server::pause;
 use anyhow::{Context as _, bail, ensure};
