@@ -5,6 +5,7 @@ use crate::harness::{PROGRAM, farm_turn};
 use serde_json::Value;
 use sheaf_testbed::net;
 use sheaf_testbed::site::{Place, Plan, Site};
+use sheaf_testbed::tool;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -17,11 +18,23 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections of a test by family.
 const CLIENTS: usize = 60;
+/// Command of the plane `haproxy`, and its package of Debian.
+const HAPROXY: (&str, &str) = ("haproxy", "haproxy");
 /// Port of the service.
 const PORT: u16 = 8080;
 
 fn can_run(test: &str) -> bool {
-    match net::needs() {
+    can_run_with(test, &[])
+}
+
+/// Whether a test can run that needs `tools`: commands with their packages of Debian.
+fn can_run_with(test: &str, tools: &[(&str, &str)]) -> bool {
+    let mut lacking = tools.iter().filter(|(tool, _)| tool::find(tool).is_none());
+    let lacking = lacking.next().map(|(tool, package)| {
+        format!("{tool} is not there; on Debian: apt-get install {package}")
+    });
+    let needs = net::needs().map_err(|why| why.to_string());
+    match needs.and(lacking.map_or(Ok(()), Err)) {
         Ok(()) => true,
         Err(why) => {
             let is_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
@@ -149,9 +162,10 @@ impl Stage {
 
     fn write_config(&self, plane: &str, has_agents: bool) {
         let mut text = format!(
-            "[director]\nplane = \"{plane}\"\ninterface = \"eth0\"\nstate = \"{}\"\n[[service]]\nname = \"files\"\n\
+            "[director]\nplane = \"{plane}\"\ninterface = \"eth0\"\nstate = \"{}\"\nfolder = \"{}\"\n[[service]]\nname = \"files\"\n\
              addresses = [\"{}\", \"{}\"]\nport = {PORT}\n",
             self.folder.path().join("state.json").display(),
+            self.folder.path().join("run").display(),
             self.site.virtual_v4(),
             self.site.virtual_v6()
         );
@@ -279,9 +293,9 @@ fn assert_well(all: &mut [Held]) {
 }
 
 /// Runs the suite that every plane has to pass.
-fn contract(plane: &str, is_explained: bool) {
+fn contract(plane: &str, is_explained: bool, has_agents: bool) {
     let _turn = farm_turn();
-    let stage = Stage::new(3, plane, true);
+    let stage = Stage::new(3, plane, has_agents);
     let mut held = stage.connect(2 * CLIENTS);
     assert_eq!(by_server(&held).len(), 3, "{:?}", by_server(&held));
     if is_explained {
@@ -335,24 +349,28 @@ fn contract(plane: &str, is_explained: bool) {
 #[test]
 fn the_plane_of_nftables_breaks_no_connection() {
     if can_run("the_plane_of_nftables_breaks_no_connection") {
-        contract("nft", true);
+        contract("nft", true, true);
+    }
+}
+
+#[test]
+fn the_plane_of_haproxy_breaks_no_connection() {
+    if can_run_with("the_plane_of_haproxy_breaks_no_connection", &[HAPROXY]) {
+        contract("haproxy", true, true);
     }
 }
 
 #[test]
 fn the_plane_in_user_space_breaks_no_connection() {
     if can_run("the_plane_in_user_space_breaks_no_connection") {
-        contract("userspace", false);
+        contract("userspace", true, false);
     }
 }
 
-#[test]
-fn connections_outlive_their_director_and_the_next_one_takes_them_over() {
-    if !can_run("connections_outlive_their_director_and_the_next_one_takes_them_over") {
-        return;
-    }
+/// Kills a director, and starts the next one.
+fn outlives_its_director(plane: &str, has_agents: bool) {
     let _turn = farm_turn();
-    let mut stage = Stage::new(3, "nft", true);
+    let mut stage = Stage::new(3, plane, has_agents);
     let mut held = stage.connect(2 * CLIENTS);
     stage.ok(&["drain", "files/s2"]);
     let before = stage.wait(|status| status["step"] == "steady" && status["moving"] == 0);
@@ -366,11 +384,27 @@ fn connections_outlive_their_director_and_the_next_one_takes_them_over() {
         "the drain is in the state file"
     );
     assert_eq!(after["servers"][1]["is_draining"], true);
+    assert_eq!(after["servers"][1]["is_drained"], false, "{after:#}");
     held.extend(stage.connect(CLIENTS));
     assert_well(&mut held);
     stage.ok(&["add", "files/s2"]);
     stage.wait(|status| status["step"] == "steady" && status["moving"] == 0);
     assert_well(&mut held);
+}
+
+#[test]
+fn connections_outlive_their_director_and_the_next_one_takes_them_over() {
+    if can_run("connections_outlive_their_director_and_the_next_one_takes_them_over") {
+        outlives_its_director("nft", true);
+    }
+}
+
+#[test]
+fn an_haproxy_outlives_its_director_and_the_next_one_goes_on_with_it() {
+    let test = "an_haproxy_outlives_its_director_and_the_next_one_goes_on_with_it";
+    if can_run_with(test, &[HAPROXY]) {
+        outlives_its_director("haproxy", false);
+    }
 }
 
 #[test]

@@ -69,6 +69,22 @@ pub enum PlaneError {
         /// Error of the operating system.
         error: std::io::Error,
     },
+    /// File or socket that cannot be used.
+    #[error("{path}: {error}")]
+    File {
+        /// Path.
+        path: std::path::PathBuf,
+        /// Error of the operating system.
+        error: std::io::Error,
+    },
+    /// Process that cannot be stopped.
+    #[error("{tool} cannot be stopped: {error}")]
+    Stop {
+        /// Program.
+        tool: &'static str,
+        /// Error of the operating system.
+        error: std::io::Error,
+    },
     /// Thread or runtime that does not start.
     #[error("a thread of the plane cannot be started: {0}")]
     Thread(std::io::Error),

@@ -2,7 +2,7 @@
 
 use crate::error::PlaneError;
 use crate::plane::{Plane, PlaneConfig};
-use crate::{nft, userspace};
+use crate::{haproxy, nft, userspace};
 
 /// Row of the table of planes.
 pub struct Registration {
@@ -14,6 +14,8 @@ pub struct Registration {
     pub needs_root: bool,
     /// Whether packets of servers go to clients past the director.
     pub is_direct_return: bool,
+    /// Whether the plane lists connections of clients ([`Plane::connections`]), so that drains need no agents.
+    pub lists_connections: bool,
     make: fn(&PlaneConfig) -> Box<dyn Plane>,
 }
 
@@ -26,13 +28,23 @@ pub fn planes() -> &'static [Registration] {
             summary: "rules of nftables: hardware addresses rewritten at ingress, direct return",
             needs_root: true,
             is_direct_return: true,
+            lists_connections: false,
             make: |config| Box::new(nft::Nft::new(config)),
+        },
+        Registration {
+            name: "haproxy",
+            summary: "an HAProxy that the director runs, tables and drains by its socket",
+            needs_root: false,
+            is_direct_return: false,
+            lists_connections: true,
+            make: |config| Box::new(haproxy::Haproxy::new(config)),
         },
         Registration {
             name: "userspace",
             summary: "a proxy with splice, without any rights",
             needs_root: false,
             is_direct_return: false,
+            lists_connections: true,
             make: |_| Box::new(userspace::Userspace::new()),
         },
     ]

@@ -2,7 +2,7 @@
 
 use crate::error::GatewayError;
 use serde::{Deserialize, Serialize};
-use sheaf_planes::{PlaneConfig, planes};
+use sheaf_planes::{PlaneConfig, Registration, planes};
 use sheaf_serve::{ServiceConfig, check_services};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -38,6 +38,8 @@ pub struct DirectorConfig {
     pub on_stop: OnStop,
     /// File in which drains, weights and further servers outlive the director; none by default.
     pub state: Option<PathBuf>,
+    /// Folder of what a plane leaves running or noted, such as HAProxy; `/run/sheaf/NAME` by default.
+    pub folder: Option<PathBuf>,
 }
 
 /// Fate of the plane when the director stops.
@@ -60,6 +62,7 @@ impl Default for DirectorConfig {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
             on_stop: OnStop::Keep,
             state: None,
+            folder: None,
         }
     }
 }
@@ -108,9 +111,18 @@ impl GatewayConfig {
     /// Whether packets reach the servers as clients sent them, and answers go past the director.
     #[must_use]
     pub fn is_direct_return(&self) -> bool {
+        self.row().is_some_and(|row| row.is_direct_return)
+    }
+
+    /// Whether the plane lists connections of clients, so that drains need no agents.
+    #[must_use]
+    pub fn lists_connections(&self) -> bool {
+        self.row().is_some_and(|row| row.lists_connections)
+    }
+
+    fn row(&self) -> Option<&'static Registration> {
         let mut rows = planes().iter();
-        let row = rows.find(|row| row.name == self.director.plane);
-        row.is_some_and(|row| row.is_direct_return)
+        rows.find(|row| row.name == self.director.plane)
     }
 
     /// Options of the plane.
@@ -120,6 +132,10 @@ impl GatewayConfig {
         PlaneConfig {
             interface: self.director.interface.clone(),
             fresh_s: longest.unwrap_or(3600) + 60,
+            folder: self.director.folder.clone().unwrap_or_else(|| {
+                let name = &self.director.name;
+                Path::new("/run/sheaf").join(name)
+            }),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::orders::Orders;
 use probes::Probes;
 use sheaf_planes::Plane;
 use sheaf_protocol::Timestamp;
-use sheaf_serve::{Action, HealthNews, Order, OrderError, ServerId, Service, Trial};
+use sheaf_serve::{Action, Flow, HealthNews, Order, OrderError, ServerId, Service, Trial};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -124,6 +124,9 @@ impl Running {
                     connections = kept,
                     "Took over from the director before"
                 );
+            }
+            if config.lists_connections() {
+                service.list_by_plane();
             }
             services.push(service);
         }
@@ -344,6 +347,22 @@ impl Running {
                 let result = result.map_err(|error| error.to_string());
                 let now = self.now();
                 self.services[at].handle_applied(now, generation, result);
+            }
+            Action::AskFlows { server, question } if self.config.lists_connections() => {
+                let listed = self.plane.connections(&name);
+                let now = self.now();
+                match listed {
+                    Ok(listed) => {
+                        let server_name = server_name(server);
+                        let own = listed.into_iter().filter(|(_, at)| *at == server_name);
+                        let flows: Vec<Flow> = own.map(|(flow, _)| flow).collect();
+                        self.services[at].handle_listed(now, server, question, &flows);
+                    }
+                    Err(error) => {
+                        warn!(service = name, %error, "The plane lists no connections; trying again");
+                        self.services[at].handle_no_flows(now, server, question);
+                    }
+                }
             }
             Action::AskFlows { server, question } => {
                 if !self.probes.ask(at, server, question) {
