@@ -354,6 +354,13 @@ fn the_plane_of_nftables_breaks_no_connection() {
 }
 
 #[test]
+fn the_plane_of_nftables_with_nat_breaks_no_connection() {
+    if can_run("the_plane_of_nftables_with_nat_breaks_no_connection") {
+        contract("nft-nat", true, true);
+    }
+}
+
+#[test]
 fn the_plane_of_haproxy_breaks_no_connection() {
     if can_run_with("the_plane_of_haproxy_breaks_no_connection", &[HAPROXY]) {
         contract("haproxy", true, true);
@@ -396,6 +403,13 @@ fn outlives_its_director(plane: &str, has_agents: bool) {
 fn connections_outlive_their_director_and_the_next_one_takes_them_over() {
     if can_run("connections_outlive_their_director_and_the_next_one_takes_them_over") {
         outlives_its_director("nft", true);
+    }
+}
+
+#[test]
+fn connections_under_nat_outlive_their_director_as_well() {
+    if can_run("connections_under_nat_outlive_their_director_as_well") {
+        outlives_its_director("nft-nat", false);
     }
 }
 

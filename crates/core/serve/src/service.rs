@@ -178,6 +178,8 @@ pub struct Service {
     has_changed: bool,
     /// Whether the plane lists connections, and no agent has to.
     is_listed_by_plane: bool,
+    /// Whether the plane has a hash of its own, and slots are shares alone.
+    is_spread_by_plane: bool,
     /// When the first table is made, though not every server has been checked.
     begin_at: Timestamp,
     questions: u64,
@@ -213,6 +215,7 @@ impl Service {
             apply_again_at: None,
             has_changed: true,
             is_listed_by_plane: false,
+            is_spread_by_plane: false,
             begin_at: now + first * 2,
             questions: 0,
             weights_at: now,
@@ -247,6 +250,11 @@ impl Service {
     /// Has the plane asked for connections ([`handle_listed`](Self::handle_listed)), and not the agents of the servers.
     pub fn list_by_plane(&mut self) {
         self.is_listed_by_plane = true;
+    }
+
+    /// Takes that the plane spreads connections by a hash of its own: slots are shares alone.
+    pub fn spread_by_plane(&mut self) {
+        self.is_spread_by_plane = true;
     }
 
     /// Configuration as it began.

@@ -8,6 +8,7 @@
 
 mod error;
 mod haproxy;
+mod ipvs;
 mod nft;
 mod plane;
 mod registry;

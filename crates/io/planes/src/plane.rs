@@ -72,12 +72,14 @@ pub struct PlaneConfig {
 /// State that a machine follows, by names of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Installed {
-    /// Server of each slot.
+    /// Server of each slot; none where a plane has a hash of its own.
     pub slots: Vec<String>,
     /// Slots on the move.
     pub moving: BTreeMap<u32, String>,
     /// Connections that stay where they are, and those that began while their slot was on the move.
     pub flows: BTreeMap<Flow, String>,
+    /// Shares of new connections, where a plane has a hash of its own.
+    pub weights: BTreeMap<String, u32>,
 }
 
 /// Packets and bytes that have gone to a server.

@@ -2,7 +2,7 @@
 
 use crate::error::PlaneError;
 use crate::plane::{Plane, PlaneConfig};
-use crate::{haproxy, nft, userspace};
+use crate::{haproxy, ipvs, nft, userspace};
 
 /// Row of the table of planes.
 pub struct Registration {
@@ -16,6 +16,8 @@ pub struct Registration {
     pub is_direct_return: bool,
     /// Whether the plane lists connections of clients ([`Plane::connections`]), so that drains need no agents.
     pub lists_connections: bool,
+    /// Whether a connection goes to the server of its slot; else slots are shares alone.
+    pub follows_slots: bool,
     make: fn(&PlaneConfig) -> Box<dyn Plane>,
 }
 
@@ -29,7 +31,26 @@ pub fn planes() -> &'static [Registration] {
             needs_root: true,
             is_direct_return: true,
             lists_connections: false,
+            follows_slots: true,
             make: |config| Box::new(nft::Nft::new(config)),
+        },
+        Registration {
+            name: "nft-nat",
+            summary: "rules of nftables with NAT, for servers without the virtual address",
+            needs_root: true,
+            is_direct_return: false,
+            lists_connections: true,
+            follows_slots: true,
+            make: |_| Box::new(nft::nat::Nat::default()),
+        },
+        Registration {
+            name: "ipvs",
+            summary: "IPVS of the kernel with its own Maglev table, direct return",
+            needs_root: true,
+            is_direct_return: true,
+            lists_connections: false,
+            follows_slots: false,
+            make: |config| Box::new(ipvs::Ipvs::new(config)),
         },
         Registration {
             name: "haproxy",
@@ -37,6 +58,7 @@ pub fn planes() -> &'static [Registration] {
             needs_root: false,
             is_direct_return: false,
             lists_connections: true,
+            follows_slots: true,
             make: |config| Box::new(haproxy::Haproxy::new(config)),
         },
         Registration {
@@ -45,6 +67,7 @@ pub fn planes() -> &'static [Registration] {
             needs_root: false,
             is_direct_return: false,
             lists_connections: true,
+            follows_slots: true,
             make: |_| Box::new(userspace::Userspace::new()),
         },
     ]

@@ -148,6 +148,7 @@ impl Plane for Userspace {
                 .iter()
                 .map(|(flow, id)| (*flow, name(id)))
                 .collect(),
+            ..Installed::default()
         }))
     }
 

@@ -120,6 +120,12 @@ impl GatewayConfig {
         self.row().is_some_and(|row| row.lists_connections)
     }
 
+    /// Whether connections go to the servers of their slots in the plane.
+    #[must_use]
+    pub fn follows_slots(&self) -> bool {
+        self.row().is_some_and(|row| row.follows_slots)
+    }
+
     fn row(&self) -> Option<&'static Registration> {
         let mut rows = planes().iter();
         rows.find(|row| row.name == self.director.plane)

@@ -10,7 +10,9 @@ use crate::orders::Orders;
 use probes::Probes;
 use sheaf_planes::Plane;
 use sheaf_protocol::Timestamp;
-use sheaf_serve::{Action, Flow, HealthNews, Order, OrderError, ServerId, Service, Trial};
+use sheaf_serve::{
+    Action, Explained, Flow, HealthNews, Order, OrderError, Reason, ServerId, Service, Trial,
+};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -127,6 +129,9 @@ impl Running {
             }
             if config.lists_connections() {
                 service.list_by_plane();
+            }
+            if !config.follows_slots() {
+                service.spread_by_plane();
             }
             services.push(service);
         }
@@ -247,12 +252,34 @@ impl Running {
             }
             Ask::Explain(service, client, answer) => {
                 let found = match self.place(&service) {
-                    Ok(at) => Named::Found(self.services[at].explain(client)),
+                    Ok(at) => Named::Found(self.explain(at, client)),
                     Err(names) => Named::Unknown(names),
                 };
                 drop(answer.send(found));
             }
         }
+    }
+
+    fn explain(&mut self, at: usize, client: Flow) -> Result<Explained, String> {
+        let service = &self.services[at];
+        let explained = service.explain(client);
+        let explained =
+            explained.ok_or_else(|| "no server of the service has ever been well".to_owned())?;
+        if self.config.follows_slots() {
+            return Ok(explained);
+        }
+        let known = self.plane.connections(&service.config().name);
+        let mut known = known.map_err(|error| error.to_string())?;
+        let server = known.remove(&client.canonical()).ok_or_else(|| {
+            let plane = &self.config.director.plane;
+            format!("plane {plane:?} has a hash of its own, and knows no connection of this client")
+        })?;
+        Ok(Explained {
+            server,
+            reason: Reason::Plane,
+            before: None,
+            ..explained
+        })
     }
 
     fn place(&self, name: &str) -> Result<usize, Vec<String>> {

@@ -25,7 +25,7 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self {
             name: report::DIRECT,
             missing: |_| None,
@@ -43,6 +43,12 @@ impl Plane {
             missing: |options| missing_command(&options.program, &["serve", "run"]),
             takes_orders: true,
             command: Some(|stage, options| sheaf(stage, options, "nft")),
+        },
+        Self {
+            name: "nft-nat",
+            missing: |options| missing_command(&options.program, &["serve", "run"]),
+            takes_orders: true,
+            command: Some(|stage, options| sheaf(stage, options, "nft-nat")),
         },
         Self {
             // The peer, as people set it up, has the plain name.
