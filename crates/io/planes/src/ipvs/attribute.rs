@@ -3,8 +3,9 @@
 //! Numbers and layouts are those of `include/uapi/linux/ip_vs.h` and `include/uapi/linux/genetlink.h` of Linux. Numbers
 //! are in the order of the machine, ports and addresses in that of the network.
 
+use crate::netlink::{find, nested};
 use crate::plane::Counted;
-use netlink_packet_core::{DefaultNla, Emitable as _, NLA_F_NESTED, NlasIterator};
+use netlink_packet_core::DefaultNla;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Service, in a command.
@@ -44,12 +45,6 @@ pub(super) fn text(kind: u16, value: &str) -> DefaultNla {
     let mut bytes = value.as_bytes().to_vec();
     bytes.push(0);
     DefaultNla::new(kind, bytes)
-}
-
-fn nested(kind: u16, inner: &[DefaultNla]) -> DefaultNla {
-    let mut bytes = vec![0; inner.buffer_len()];
-    inner.emit(&mut bytes);
-    DefaultNla::new(kind | NLA_F_NESTED, bytes)
 }
 
 /// Returns an address in the 16 bytes that both families have.
@@ -132,17 +127,6 @@ pub(super) fn target(target: SocketAddr, weight: u32) -> DefaultNla {
     nested(TARGET, &all)
 }
 
-/// Returns the value of the attribute `kind` among `bytes`.
-pub(super) fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
-    let mut all = NlasIterator::new(bytes).map_while(Result::ok);
-    // The iterator lends for as long as `bytes` lives; its items borrow from it.
-    all.find(|attribute| attribute.kind() == kind)
-        .map(|attribute| {
-            let inner = attribute.into_inner();
-            &inner[4..usize::from(u16::from_ne_bytes([inner[0], inner[1]]))]
-        })
-}
-
 fn read_number(bytes: &[u8], kind: u16) -> Option<u32> {
     Some(u32::from_ne_bytes(find(bytes, kind)?.try_into().ok()?))
 }
@@ -178,12 +162,11 @@ pub(super) fn read_target(bytes: &[u8]) -> Option<Target> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netlink_packet_core::Nla as _;
+    use netlink_packet_core::{NLA_F_NESTED, Nla as _};
+    use std::slice;
 
     fn bytes(attribute: &DefaultNla) -> Vec<u8> {
-        let mut bytes = vec![0; attribute.buffer_len()];
-        attribute.emit(&mut bytes);
-        bytes
+        crate::netlink::bytes(slice::from_ref(attribute))
     }
 
     #[test]

@@ -1,23 +1,16 @@
 //! IPVS of the kernel, over generic netlink.
 
-use super::attribute::{self, find, named, named_target, text};
+use super::attribute::{self, named, named_target, text};
 use crate::error::PlaneError;
-use netlink_packet_core::{
-    DefaultNla, Emitable as _, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable,
-    NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
-};
+use crate::netlink::{self, Message, Netlink, find};
+use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_DUMP};
 use netlink_sys::protocols::NETLINK_GENERIC;
-use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
 use rustix::io::Errno;
 use std::io;
 use std::net::SocketAddr;
 
 pub(super) use super::attribute::Target;
 
-/// Bytes of one answer of the kernel.
-const BUFFER: usize = 64 << 10;
-/// Bytes of the header of generic netlink.
-const HEADER: usize = 4;
 /// Controller of generic netlink, which knows the number of a family.
 const CONTROLLER: u16 = 0x10;
 const GET_FAMILY: u8 = 3;
@@ -31,72 +24,21 @@ const SET_TARGET: u8 = 6;
 const DEL_TARGET: u8 = 7;
 const GET_TARGET: u8 = 8;
 
-/// Message of generic netlink.
-#[derive(Debug)]
-struct Message {
-    family: u16,
-    command: u8,
-    attributes: Vec<u8>,
-}
-
-impl NetlinkSerializable for Message {
-    fn message_type(&self) -> u16 {
-        self.family
-    }
-
-    fn buffer_len(&self) -> usize {
-        HEADER + self.attributes.len()
-    }
-
-    fn serialize(&self, buffer: &mut [u8]) {
-        // Command, version, two bytes that are reserved.
-        buffer[..HEADER].copy_from_slice(&[self.command, 1, 0, 0]);
-        buffer[HEADER..].copy_from_slice(&self.attributes);
-    }
-}
-
-impl NetlinkDeserializable for Message {
-    type Error = netlink_packet_core::DecodeError;
-
-    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, Self::Error> {
-        let Some((head, attributes)) = payload.split_at_checked(HEADER) else {
-            return Err("a message of generic netlink without its header".into());
-        };
-        Ok(Self {
-            family: header.message_type,
-            command: head[0],
-            attributes: attributes.to_vec(),
-        })
-    }
-}
-
-impl From<Message> for NetlinkPayload<Message> {
-    fn from(message: Message) -> Self {
-        Self::InnerMessage(message)
-    }
-}
-
 /// IPVS of the kernel.
 pub(super) struct Kernel {
-    socket: Socket,
+    netlink: Netlink,
     family: u16,
 }
 
 impl Kernel {
     /// Opens it; the kernel loads its module if it can.
     pub(super) fn open() -> Result<Self, PlaneError> {
-        let connect = || {
-            let mut socket = Socket::new(NETLINK_GENERIC)?;
-            socket.bind_auto()?;
-            socket.connect(&NetlinkAddr::new(0, 0))?;
-            Ok(socket)
-        };
-        let socket = connect().map_err(|error| PlaneError::Kernel {
+        let netlink = Netlink::open(NETLINK_GENERIC).map_err(|error| PlaneError::Kernel {
             what: "a socket of generic netlink",
             error,
         })?;
         let mut kernel = Self {
-            socket,
+            netlink,
             family: CONTROLLER,
         };
         let answers = kernel
@@ -123,48 +65,16 @@ impl Kernel {
         flags: u16,
         attributes: &[DefaultNla],
     ) -> io::Result<Vec<Message>> {
-        let mut bytes = vec![0; attributes.buffer_len()];
-        attributes.emit(&mut bytes);
         let message = Message {
-            family: self.family,
-            command,
-            attributes: bytes,
+            kind: self.family,
+            // Command, version, two bytes that are reserved.
+            header: [command, 1, 0, 0],
+            attributes: netlink::bytes(attributes),
         };
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | flags;
-        let mut message = NetlinkMessage::new(header, message.into());
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0)?;
-        self.answers()
-    }
-
-    /// Receives until the kernel has acknowledged, or the list is at its end.
-    fn answers(&mut self) -> io::Result<Vec<Message>> {
-        let mut buffer = vec![0; BUFFER];
         let mut answers = Vec::new();
-        loop {
-            let received = self.socket.recv(&mut &mut buffer[..], 0)?;
-            let mut rest = &buffer[..received];
-            while !rest.is_empty() {
-                let message = NetlinkMessage::<Message>::deserialize(rest);
-                let message = message.map_err(|error| io::Error::other(error.to_string()))?;
-                match message.payload {
-                    NetlinkPayload::Done(_) => return Ok(answers),
-                    NetlinkPayload::Error(error) if error.code.is_none() => return Ok(answers),
-                    NetlinkPayload::Error(error) => return Err(error.to_io()),
-                    NetlinkPayload::InnerMessage(answer) => answers.push(answer),
-                    _ => {}
-                }
-                // Messages begin at multiples of four bytes.
-                let length = message.header.length.next_multiple_of(4) as usize;
-                match rest.get(length..) {
-                    Some(next) if length > 0 => rest = next,
-                    _ => break,
-                }
-            }
-        }
+        let each = |answer| answers.push(answer);
+        self.netlink.exchange(message, flags, each)?;
+        Ok(answers)
     }
 
     fn order(

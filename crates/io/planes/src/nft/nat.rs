@@ -16,10 +16,11 @@ use crate::plane::{Counted, Installed, Plane};
 use crate::tool::NFT;
 use serde_json::Value;
 use sheaf_serve::{Flow, Wanted};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use tracing::warn;
 
 const FAMILY: &str = "inet";
 
@@ -59,6 +60,15 @@ fn check_settings(wanted: &Wanted) -> Result<(), PlaneError> {
     Ok(())
 }
 
+/// Returns address and port of all servers.
+fn places_of(wanted: &Wanted) -> BTreeSet<SocketAddr> {
+    let all = wanted.servers.values().flat_map(|place| {
+        let own = place.addresses.iter();
+        own.map(|own| SocketAddr::new(*own, place.port))
+    });
+    all.collect()
+}
+
 /// Reads address and port from an element.
 fn endpoint(value: &Value) -> Option<SocketAddr> {
     let parts = value["concat"].as_array()?;
@@ -86,6 +96,12 @@ impl Plane for Nat {
             None => render::whole(wanted),
         };
         NFT.run(&["-f", "-"], &text)?;
+        // What a server that is dead, or whose drain is over, still has: its clients are to begin again.
+        let places = before.map(places_of).unwrap_or_default();
+        let gone: BTreeSet<SocketAddr> = places.difference(&places_of(wanted)).copied().collect();
+        if let Err(error) = conntrack::forget(&gone) {
+            warn!(service = wanted.service, %error, "Connections to servers that are gone are kept");
+        }
         self.applied.insert(wanted.service.clone(), wanted.clone());
         Ok(())
     }
