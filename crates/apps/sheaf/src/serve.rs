@@ -1,6 +1,8 @@
 //! `sheaf serve`: one address for many storage servers.
 
 mod client;
+#[cfg(feature = "lab")]
+mod demo;
 mod show;
 
 use crate::json_file::{self, JsonFlag};
@@ -28,6 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  sheaf serve demo                                 all of it on this machine, in half a minute
   sheaf serve run --config gateway.toml            a director, until SIGTERM
   sheaf serve agent --listen 10.80.0.11:7401       on each server
   sheaf serve status                               servers, slots, connections
@@ -49,6 +52,8 @@ enum Command {
     Weight(WeightArgs),
     Remove(RemoveArgs),
     Explain(ExplainArgs),
+    #[cfg(feature = "lab")]
+    Demo(demo::DemoArgs),
 }
 
 /// Run a director until SIGTERM or SIGINT.
@@ -249,6 +254,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             args.target.send(&Order::Remove { server })
         }
         Command::Explain(args) => explain(args),
+        #[cfg(feature = "lab")]
+        Command::Demo(args) => demo::run(args),
     }
 }
 

@@ -1,11 +1,12 @@
 //! Configuration of a service.
 
 use core::net::{IpAddr, SocketAddr};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Virtual address with the servers behind it.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceConfig {
     /// Name in commands, logs and metrics.
@@ -32,7 +33,7 @@ pub struct ServiceConfig {
 }
 
 /// Server of a service.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfig {
     /// Name in commands, logs and metrics.
@@ -51,7 +52,7 @@ pub struct ServerConfig {
 }
 
 /// Kind of a check of a server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum HealthKind {
     /// A connection that is accepted.
@@ -74,7 +75,7 @@ pub enum HealthKind {
 }
 
 /// Checks of the servers.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HealthConfig {
     /// Kind of the check.
@@ -108,7 +109,7 @@ impl Default for HealthConfig {
 }
 
 /// Weights that follow the measured load.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WeightsConfig {
     /// Whether weights follow the load.

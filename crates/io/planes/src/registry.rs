@@ -12,6 +12,8 @@ pub struct Registration {
     pub summary: &'static str,
     /// Whether it needs rights over the network of the machine.
     pub needs_root: bool,
+    /// Whether it has to know the interface at which packets of clients come in.
+    pub needs_interface: bool,
     /// Whether packets of servers go to clients past the director.
     pub is_direct_return: bool,
     /// Whether the plane lists connections of clients ([`Plane::connections`]), so that drains need no agents.
@@ -29,6 +31,7 @@ pub fn planes() -> &'static [Registration] {
             name: "nft",
             summary: "rules of nftables: hardware addresses rewritten at ingress, direct return",
             needs_root: true,
+            needs_interface: true,
             is_direct_return: true,
             lists_connections: false,
             follows_slots: true,
@@ -38,6 +41,7 @@ pub fn planes() -> &'static [Registration] {
             name: "nft-nat",
             summary: "rules of nftables with NAT, for servers without the virtual address",
             needs_root: true,
+            needs_interface: false,
             is_direct_return: false,
             lists_connections: true,
             follows_slots: true,
@@ -47,6 +51,7 @@ pub fn planes() -> &'static [Registration] {
             name: "ipvs",
             summary: "IPVS of the kernel with its own Maglev table, direct return",
             needs_root: true,
+            needs_interface: false,
             is_direct_return: true,
             lists_connections: false,
             follows_slots: false,
@@ -56,6 +61,7 @@ pub fn planes() -> &'static [Registration] {
             name: "haproxy",
             summary: "an HAProxy that the director runs, tables and drains by its socket",
             needs_root: false,
+            needs_interface: false,
             is_direct_return: false,
             lists_connections: true,
             follows_slots: true,
@@ -65,6 +71,7 @@ pub fn planes() -> &'static [Registration] {
             name: "userspace",
             summary: "a proxy with splice, without any rights",
             needs_root: false,
+            needs_interface: false,
             is_direct_return: false,
             lists_connections: true,
             follows_slots: true,

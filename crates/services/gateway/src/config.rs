@@ -1,6 +1,7 @@
 //! Configuration of a director, in TOML.
 
 use crate::error::GatewayError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sheaf_planes::{PlaneConfig, Registration, planes};
 use sheaf_serve::{ServiceConfig, check_services};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 const PORT: u16 = 7400;
 
 /// Services of a director, and the director itself.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GatewayConfig {
     /// The director.
@@ -23,14 +24,14 @@ pub struct GatewayConfig {
 }
 
 /// The director itself.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DirectorConfig {
     /// Name in its state and logs.
     pub name: String,
-    /// Name of the plane.
+    /// Name of the plane: `nft`, `nft-nat`, `ipvs`, `haproxy` or `userspace`.
     pub plane: String,
-    /// Network interface at which packets of clients come in; planes in user space need none.
+    /// Network interface at which packets of clients come in, which `nft` needs.
     pub interface: String,
     /// Address of HTTP for orders and the state. A program that reaches it can give orders.
     pub listen: SocketAddr,
@@ -43,7 +44,7 @@ pub struct DirectorConfig {
 }
 
 /// Fate of the plane when the director stops.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnStop {
     /// The kernel goes on with the table as it is.
@@ -95,7 +96,8 @@ impl GatewayConfig {
         check_services(&self.services)?;
         let director = &self.director;
         sheaf_planes::named(&director.plane, &self.plane())?;
-        if director.interface.is_empty() && self.is_direct_return() {
+        let needs_interface = self.row().is_some_and(|row| row.needs_interface);
+        if director.interface.is_empty() && needs_interface {
             return Err(GatewayError::Key {
                 key: "interface",
                 found: String::new(),
