@@ -510,6 +510,7 @@ fn the_plane_of_ipvs_breaks_no_connection_in_a_guest() {
     let test = "the_plane_of_ipvs_breaks_no_connection_in_a_guest";
     match guest::Guest::find() {
         Ok(guest) => {
+            let _turn = farm_turn();
             let console = guest.run_test("serving::the_plane_of_ipvs_breaks_no_connection");
             println!("{console}");
         }

@@ -7,10 +7,14 @@ use netlink_packet_core::{
     NetlinkMessage, NetlinkPayload, NetlinkSerializable, NlasIterator,
 };
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::io;
+use std::time::Duration;
 
 /// Bytes of one answer of the kernel.
 const BUFFER: usize = 64 << 10;
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes in front of the attributes.
 const HEADER: usize = 4;
 
@@ -68,6 +72,8 @@ impl Netlink {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&NetlinkAddr::new(0, 0))?;
+        // An answer that is lost is a failure, and no wait for ever.
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
         Ok(Self { socket })
     }
 

@@ -16,7 +16,7 @@ use crate::plane::{Counted, Installed, Plane};
 use crate::tool::NFT;
 use serde_json::Value;
 use sheaf_serve::{Flow, Wanted};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -60,11 +60,11 @@ fn check_settings(wanted: &Wanted) -> Result<(), PlaneError> {
     Ok(())
 }
 
-/// Returns address and port of all servers.
-fn places_of(wanted: &Wanted) -> BTreeSet<SocketAddr> {
+/// Returns the names of servers by address and port.
+fn places_of(wanted: &Wanted) -> BTreeMap<SocketAddr, String> {
     let all = wanted.servers.values().flat_map(|place| {
         let own = place.addresses.iter();
-        own.map(|own| SocketAddr::new(*own, place.port))
+        own.map(|own| (SocketAddr::new(*own, place.port), place.name.clone()))
     });
     all.collect()
 }
@@ -97,8 +97,9 @@ impl Plane for Nat {
         };
         NFT.run(&["-f", "-"], &text)?;
         // What a server that is dead, or whose drain is over, still has: its clients are to begin again.
-        let places = before.map(places_of).unwrap_or_default();
-        let gone: BTreeSet<SocketAddr> = places.difference(&places_of(wanted)).copied().collect();
+        let mut gone = before.map(places_of).unwrap_or_default();
+        let kept = places_of(wanted);
+        gone.retain(|place, _| !kept.contains_key(place));
         if let Err(error) = conntrack::forget(&gone) {
             warn!(service = wanted.service, %error, "Connections to servers that are gone are kept");
         }
@@ -131,8 +132,12 @@ impl Plane for Nat {
     }
 
     fn connections(&mut self, service: &str) -> Result<BTreeMap<Flow, String>, PlaneError> {
-        let objects = read::objects(FAMILY, &render::table(service))?;
-        conntrack::connections(&servers(&objects.unwrap_or_default()))
+        let names = match self.applied.get(service) {
+            // The rules are long to read, and this is asked often.
+            Some(wanted) => places_of(wanted),
+            None => servers(&read::objects(FAMILY, &render::table(service))?.unwrap_or_default()),
+        };
+        conntrack::connections(&names)
     }
 
     fn undo(&mut self, service: &str) -> Result<(), PlaneError> {

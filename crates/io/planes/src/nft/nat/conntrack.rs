@@ -8,7 +8,7 @@ use netlink_packet_core::{DefaultNla, NLA_F_NESTED, NLM_F_ACK, NLM_F_DUMP};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use rustix::io::Errno;
 use sheaf_serve::Flow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 const GET: u16 = 0x0101;
@@ -50,13 +50,13 @@ pub(super) fn connections(
 
 /// Has the kernel forget connections to `servers`: the next packet of their clients begins again at another server,
 /// which resets the connection.
-pub(super) fn forget(servers: &BTreeSet<SocketAddr>) -> Result<(), PlaneError> {
+pub(super) fn forget(servers: &BTreeMap<SocketAddr, String>) -> Result<(), PlaneError> {
     if servers.is_empty() {
         return Ok(());
     }
     let mut gone = Vec::new();
     list(|tracked| {
-        if servers.contains(&tracked.server) {
+        if servers.contains_key(&tracked.server) {
             gone.push(tracked);
         }
     })?;
