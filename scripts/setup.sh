@@ -190,7 +190,8 @@ need_guest() {
     [ -z "${SHEAF_GUEST_KERNEL:-}" ] || return 0
     [ "$(uname -m)" = x86_64 ] && has apt-get && has dpkg-deb || return 0
     [ ! -d "$place/lib/modules" ] || return 0
-    package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p')
+    package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null \
+        | sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p')
     echo "setup: fetching ${package:-the kernel for clouds} into $place"
     mkdir -p "$place.part" || fail "cannot make $place.part"
     if [ -n "$package" ] && (cd "$place.part" && apt-get download -q "$package" >/dev/null 2>&1) \

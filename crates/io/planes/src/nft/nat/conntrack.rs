@@ -31,7 +31,7 @@ struct Tracked {
     flow: Flow,
     server: SocketAddr,
     is_ended: bool,
-    /// What names it to the kernel.
+    /// Tuple that names it to the kernel.
     tuple: Vec<u8>,
 }
 
