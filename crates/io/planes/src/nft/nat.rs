@@ -90,8 +90,12 @@ impl Plane for Nat {
     fn apply(&mut self, wanted: &Wanted) -> Result<(), PlaneError> {
         check_settings(wanted)?;
         let before = self.applied.get(&wanted.service);
+        let has_same_rules = |before: &&Wanted| {
+            let key = |one: &Wanted| (one.addresses.clone(), one.port, one.slots.len());
+            key(before) == key(wanted)
+        };
         // A table that another director made, or this one before it began again, is replaced as a whole.
-        let text = match before {
+        let text = match before.filter(has_same_rules) {
             Some(before) => render::change(before, wanted),
             None => render::whole(wanted),
         };
