@@ -51,6 +51,7 @@ pub(super) fn head(wanted: &Wanted, stop_s: u64, account: Option<&str>) -> Strin
          tcp-request content set-var(sess.server) var(sess.slot),map({MAP}),field(1,{MOVE})\n  \
          balance leastconn\n  retries 3\n  \
          option redispatch 1\n  srvtcpka-idle 10s\n  srvtcpka-intvl 5s\n  srvtcpka-cnt 3\n  \
+         clitcpka-idle 30s\n  clitcpka-intvl 10s\n  clitcpka-cnt 3\n  \
          use-server %[var(sess.server)] if {{ var(sess.server) -m found }}\n"
     );
     text
