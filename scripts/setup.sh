@@ -183,8 +183,8 @@ need_s3() {
     fi
 }
 
-# Debian's kernel for clouds, unpacked and not installed, 27 MB: that of the emulated guest in which the plane of IPVS is
-# tested, as the kernels of many machines have no IPVS.
+# Debian's kernel for clouds, unpacked and not installed, 27 MB: that of the emulated guest in which the plane of IPVS
+# is tested, as the kernels of many machines have no IPVS.
 need_guest() {
     place=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/guest-kernel
     [ -z "${SHEAF_GUEST_KERNEL:-}" ] || return 0
