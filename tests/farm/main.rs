@@ -12,6 +12,7 @@ mod consume;
 mod delivery;
 mod ends;
 mod faults;
+mod guest;
 mod harness;
 mod hosts;
 mod icns;
