@@ -1,7 +1,8 @@
 //! `sheaf serve doctor` in namespaces: each setting is broken in turn, named, repaired, and a client comes through.
 
 use crate::harness::{PROGRAM, farm_turn};
-use crate::serving::{Ending, Held, PATIENCE, PORT, can_run, serve, start};
+use crate::serving::held::{Held, PATIENCE, PORT, serve};
+use crate::serving::{Ending, can_run, start};
 use serde_json::Value;
 use sheaf_testbed::site::{Place, Plan, Site};
 use std::collections::BTreeSet;

@@ -1,7 +1,8 @@
 //! Two directors with keepalived in namespaces: the virtual addresses move, and no connection breaks.
 
 use crate::harness::{PROGRAM, farm_turn};
-use crate::serving::{CLIENTS, Ending, Held, PATIENCE, PORT, assert_well, can_run, serve, start};
+use crate::serving::held::{Held, PATIENCE, PORT, serve};
+use crate::serving::{CLIENTS, Ending, assert_well, can_run, start};
 use serde_json::Value;
 use sheaf_testbed::site::{Place, Plan, Site};
 use std::net::{IpAddr, SocketAddr};

@@ -14,6 +14,7 @@ mod doctor;
 mod ends;
 mod failover;
 mod faults;
+mod guest;
 mod harness;
 mod hosts;
 mod icns;

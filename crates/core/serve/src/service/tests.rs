@@ -542,3 +542,77 @@ fn an_explanation_agrees_with_the_plane() {
     }
     assert!(reasons["Pin"] > 20 && reasons["Slot"] > 200, "{reasons:?}");
 }
+
+/// Has `service` run from `from` to `until` with a plane that follows at once; returns the questions for connections.
+fn follow(service: &mut Service, from: u64, until: u64) -> Vec<(ServerId, u64)> {
+    let mut asked = Vec::new();
+    for ms in (from..until).step_by(10) {
+        service.turn(at(ms));
+        while let Some(action) = service.poll_action() {
+            match action {
+                Action::Apply { generation, .. } => {
+                    service.handle_applied(at(ms), generation, Ok(()));
+                }
+                Action::AskFlows { server, question } => asked.push((server, question)),
+                Action::Health { .. } | Action::Drained { .. } => {}
+            }
+        }
+    }
+    asked
+}
+
+#[test]
+fn connections_of_a_plane_with_other_ways_are_kept_whatever_their_slot() {
+    let flows: Vec<Flow> = (1..=60)
+        .map(|port| Flow {
+            address: IpAddr::from([10, 80, 1, 1]),
+            port,
+        })
+        .collect();
+    let all = 60..=60;
+    for (is_listed, is_spread, expected) in [
+        (true, false, all.clone()),
+        (false, true, all),
+        // Those of its slots.
+        (false, false, 1..=40),
+    ] {
+        // A plane that lists connections needs no agents.
+        let mut service = Service::new(at(0), config(3, !is_listed)).expect("a good configuration");
+        if is_listed {
+            service.list_by_plane();
+        }
+        if is_spread {
+            service.spread_by_plane();
+        }
+        for number in [0, 1, 2, 0, 1, 2] {
+            service.handle_check(at(0), ServerId(number), Ok(()));
+        }
+        assert_eq!(follow(&mut service, 0, 100), []);
+        service
+            .handle_order(at(100), drain(0))
+            .expect("a server to drain");
+        let asked = follow(&mut service, 100, 1000);
+        assert!(asked.iter().any(|(id, _)| *id == ServerId(0)), "{asked:?}");
+        for (id, question) in asked {
+            let flows = match id {
+                ServerId(0) => &flows[..],
+                _ => &[],
+            };
+            match is_listed {
+                true => service.handle_listed(at(1000), id, question, flows),
+                false => service.handle_flows(at(1000), id, question, flows),
+            }
+        }
+        let pinned = service.wanted().pins.len();
+        assert!(
+            expected.contains(&pinned),
+            "{is_listed} {is_spread}: {pinned}"
+        );
+        assert!(!service.status(at(1000)).servers[0].is_drained);
+        let asked = follow(&mut service, 1000, 3000);
+        let (_, question) = asked.last().copied().expect("it is asked again");
+        service.handle_listed(at(3000), ServerId(0), question, &[]);
+        follow(&mut service, 3000, 3100);
+        assert!(service.status(at(3100)).servers[0].is_drained);
+    }
+}

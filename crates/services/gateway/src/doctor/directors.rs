@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// Planes that hand packets on as routers do.
-const ROUTING: [&str; 1] = ["ipvs"];
+const ROUTING: [&str; 1] = ["nft-nat"];
 /// Feature of a card that merges packets so that they cannot be parted again.
 const LRO: &str = "large-receive-offload";
 

@@ -1,5 +1,6 @@
 //! Clients of the demo: each fetches one file after the other over a connection of its own, and compares checksums.
 
+use sheaf_testbed::clock;
 use sheaf_write::{Kinds, Summing, Sums};
 use std::io::Read as _;
 use std::net::SocketAddr;
@@ -40,7 +41,7 @@ pub(super) enum Fault {
     Differs(String),
 }
 
-/// What clients share.
+/// State that clients share.
 #[derive(Debug)]
 pub(super) struct Crowd {
     pub(super) files: Vec<Wanted>,
@@ -83,7 +84,7 @@ impl Crowd {
             drop(done);
             if has_failed {
                 // A service that refuses is not asked in a tight loop.
-                std::thread::sleep(Duration::from_millis(100));
+                clock::pause(Duration::from_millis(100));
             }
         }
     }
@@ -133,7 +134,7 @@ fn read(
         summing.update(&buffer[..read]);
         transfer.bytes += read as u64;
         let due = Duration::from_secs_f64(transfer.bytes as f64 / pace);
-        std::thread::sleep(due.saturating_sub(began.elapsed()));
+        clock::pause(due.saturating_sub(began.elapsed()));
     }
 }
 

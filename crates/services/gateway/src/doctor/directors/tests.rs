@@ -182,7 +182,7 @@ fn cards_that_drop_or_merge_packets_are_named() {
 
 #[test]
 fn planes_that_route_need_forwarding_in_each_family() {
-    let file = FILE.replace("[director]", "[director]\nplane = \"ipvs\"");
+    let file = FILE.replace("[director]", "[director]\nplane = \"nft-nat\"");
     let lines = run(&file, forwarding, |case| {
         let settings = &mut case.facts.settings;
         settings.insert("net/ipv4/ip_forward".to_owned(), "0".to_owned());

@@ -30,20 +30,21 @@ pub(super) struct Probe {
     pub(super) server: Option<String>,
 }
 
+/// Connections of one prober: when each began, and the server that answered.
+type Found = Vec<(Instant, Option<String>)>;
+
 /// Probers that run.
 pub(super) struct Probers {
     is_over: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Vec<(Instant, Option<String>)>>>,
+    threads: Vec<JoinHandle<Found>>,
 }
-
-type Threads = Vec<JoinHandle<Vec<(Instant, Option<String>)>>>;
 
 impl Probers {
     /// Begins to open connections to `target` from the first client host.
     pub(super) fn start(site: &Site, target: &Target) -> anyhow::Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let (target, flag) = (target.clone(), is_over.clone());
-        let start = move || -> Threads {
+        let start = move || -> Vec<JoinHandle<Found>> {
             let one = |number| {
                 let (target, is_over) = (target.clone(), flag.clone());
                 std::thread::spawn(move || run(&target, EVERY * number / PROBERS, &is_over))
@@ -77,7 +78,7 @@ impl Probers {
     clippy::disallowed_methods,
     reason = "a pacer: connections are opened at times that a clock sets"
 )]
-fn run(target: &Target, offset: Duration, is_over: &AtomicBool) -> Vec<(Instant, Option<String>)> {
+fn run(target: &Target, offset: Duration, is_over: &AtomicBool) -> Found {
     let mut found = Vec::new();
     let mut due = Instant::now() + offset;
     while !is_over.load(Ordering::Relaxed) {
@@ -90,7 +91,7 @@ fn run(target: &Target, offset: Duration, is_over: &AtomicBool) -> Vec<(Instant,
     found
 }
 
-/// What probes tell of a fault.
+/// Effect of a fault on new connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Seen {
     /// Connections since the fault.
@@ -116,7 +117,7 @@ pub(super) fn seen(probes: &[Probe], expected: &BTreeSet<String>) -> Seen {
             (0.0..WINDOW_S).contains(&at)
         });
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut all = 0;
+        let mut all = 0_u32;
         for probe in inside {
             let Some(server) = &probe.server else {
                 return false;
@@ -124,7 +125,7 @@ pub(super) fn seen(probes: &[Probe], expected: &BTreeSet<String>) -> Seen {
             *counts.entry(server).or_default() += 1;
             all += 1;
         }
-        let least = all as f64 / expected.len().max(1) as f64 * LEAST_SHARE;
+        let least = f64::from(all) / expected.len().max(1) as f64 * LEAST_SHARE;
         let share = |server: &String| counts.get(server.as_str()).copied().unwrap_or(0) as f64;
         all > 0 && expected.iter().all(|server| share(server) >= least)
     };
