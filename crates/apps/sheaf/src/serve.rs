@@ -1,5 +1,6 @@
 //! `sheaf serve`: one address for many storage servers.
 
+mod backend;
 mod client;
 mod show;
 
@@ -23,8 +24,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Serve files of many servers at one address: run a director, give it orders.
 ///
 /// A director spreads connections to virtual addresses over servers, checks them, and takes servers out without
-/// breaking a transfer. An agent on each server lists its connections and measures its load. Commands other than `run`
-/// and `agent` talk to directors by HTTP; given several directors, to all of them.
+/// breaking a transfer. An agent on each server lists its connections and measures its load. Commands other than `run`,
+/// `agent` and `backend` talk to directors by HTTP; given several directors, to all of them.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +34,8 @@ Examples:
   sheaf serve status                               servers, slots, connections
   sheaf serve drain files/s1 --wait                no new connection; return when its last has ended
   sheaf serve add files/s1                         connections again
-  sheaf serve explain files 10.80.1.1:51000        where a client goes, and why")]
+  sheaf serve explain files 10.80.1.1:51000        where a client goes, and why
+  sheaf serve backend nginx                        what servers of a kind need")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -49,6 +51,7 @@ enum Command {
     Weight(WeightArgs),
     Remove(RemoveArgs),
     Explain(ExplainArgs),
+    Backend(backend::BackendArgs),
 }
 
 /// Run a director until SIGTERM or SIGINT.
@@ -249,6 +252,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             args.target.send(&Order::Remove { server })
         }
         Command::Explain(args) => explain(args),
+        Command::Backend(args) => backend::run(args),
     }
 }
 
@@ -259,6 +263,9 @@ fn begun<T>(result: Result<T, GatewayError>) -> anyhow::Result<T> {
         | GatewayError::Parse { .. }
         | GatewayError::Config(_)
         | GatewayError::Key { .. }
+        | GatewayError::Backend { .. }
+        | GatewayError::Unfit { .. }
+        | GatewayError::Folder(_)
         | GatewayError::Plane(sheaf_planes::PlaneError::Unknown { .. }) => fail::bad_use(error),
         other => other.into(),
     })

@@ -1,5 +1,6 @@
 //! Configuration of a director, in TOML.
 
+use crate::backend::backend;
 use crate::error::GatewayError;
 use serde::{Deserialize, Serialize};
 use sheaf_planes::{PlaneConfig, planes};
@@ -90,6 +91,11 @@ impl GatewayConfig {
     /// The first fault.
     pub fn check(&self) -> Result<(), GatewayError> {
         check_services(&self.services)?;
+        for service in &self.services {
+            if let Some(name) = &service.backend {
+                backend(name)?.check(service)?;
+            }
+        }
         let director = &self.director;
         sheaf_planes::named(&director.plane, &self.plane())?;
         if director.interface.is_empty() && self.is_direct_return() {

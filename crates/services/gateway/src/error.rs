@@ -36,6 +36,31 @@ pub enum GatewayError {
         /// Values that fit.
         expected: String,
     },
+    /// Kind of servers that there is not.
+    #[error("found backend {found:?}, expected one of {expected}")]
+    Backend {
+        /// Name as found.
+        found: String,
+        /// Names there are.
+        expected: String,
+    },
+    /// Key of a service that does not fit its kind of servers.
+    #[error("[[service]] {service:?}: found {key} = {found}, expected {expected}")]
+    Unfit {
+        /// Service.
+        service: String,
+        /// Key in the file.
+        key: &'static str,
+        /// Value as found.
+        found: String,
+        /// Values that fit.
+        expected: &'static str,
+    },
+    /// Folder that cannot stand in the configuration of a server.
+    #[error(
+        "found folder {0:?}, expected a path from '/' on, of letters, digits, '.', '_', '-' and '/'"
+    )]
+    Folder(PathBuf),
     /// Plane that does not begin.
     #[error(transparent)]
     Plane(#[from] sheaf_planes::PlaneError),

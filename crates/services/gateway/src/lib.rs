@@ -4,10 +4,13 @@
 //! their agents, a plane carries the tables out, and HTTP takes orders and tells the state. An [`Agent`] on each server
 //! lists the connections to the virtual addresses, by the kernel's `sock_diag`, and measures the load of its machine.
 //!
+//! Servers of several kinds stand behind a director as they are; [`backends`] has what each needs.
+//!
 //! Nothing here decides where a connection goes; see `sheaf-serve`.
 
 mod agent;
 mod agent_client;
+mod backend;
 mod check;
 mod config;
 mod connections;
@@ -19,6 +22,7 @@ mod load;
 mod orders;
 
 pub use agent::{Agent, AgentConfig};
+pub use backend::{Backend, Folders, Rendered, RenderedFile, backend, backends};
 pub use check::check;
 pub use config::{DirectorConfig, GatewayConfig, OnStop};
 pub use connections::connections;
