@@ -20,7 +20,8 @@ const CLIENTS: usize = 60;
 /// Port of the service.
 const PORT: u16 = 8080;
 
-fn can_run(test: &str) -> bool {
+/// Returns whether namespaces can be made here; reports it if not, and fails where skipping is not allowed.
+pub(crate) fn can_run(test: &str) -> bool {
     match net::needs() {
         Ok(()) => true,
         Err(why) => {
@@ -33,7 +34,7 @@ fn can_run(test: &str) -> bool {
 }
 
 /// Process in a place; killed when dropped.
-struct Ending(Child);
+pub(crate) struct Ending(pub(crate) Child);
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -244,7 +245,7 @@ impl Stage {
 }
 
 /// Starts a program and waits until it has logged `line`.
-fn start(command: &mut Command, line: &str) -> Ending {
+pub(crate) fn start(command: &mut Command, line: &str) -> Ending {
     let child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
     let mut ending = Ending(child.expect("the program starts"));
     let mut log = BufReader::new(ending.0.stderr.take().expect("it is piped"));
