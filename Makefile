@@ -3,16 +3,22 @@
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DEMO_ARGS ?= --duration 30s
 
-.PHONY: help demo test
+.PHONY: help demo demo-serve test
 
 help:
 	@echo 'make demo   build the release binary and run a farm on this machine for 30 s; DEMO_ARGS="--rate lhc" for other flags'
+	@echo 'make demo-serve   build it and show the whole way of TFs: built, written, fetched while a server is drained'
 	@echo 'make test   set this machine up and run all that CI runs: format, lints, docs, tidy, tests'
 
 demo:
 	@scripts/setup.sh demo
 	cargo build --release --locked --bin sheaf --no-default-features --features tui,monitor
 	$(TARGET_DIR)/release/sheaf demo $(DEMO_ARGS)
+
+demo-serve:
+	@scripts/setup.sh demo
+	cargo build --release --locked --bin sheaf
+	$(TARGET_DIR)/release/sheaf serve demo $(DEMO_SERVE_ARGS)
 
 test:
 	@scripts/setup.sh test

@@ -209,6 +209,26 @@ impl Stage {
         status[0]["services"][0].clone()
     }
 
+    /// Metrics of the director, by series.
+    fn metrics(&self) -> BTreeMap<String, String> {
+        let read = || {
+            let mut stream = TcpStream::connect("127.0.0.1:7400")?;
+            let mut text = String::new();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: d\r\nConnection: close\r\n\r\n")?;
+            stream.read_to_string(&mut text).map(|_| text)
+        };
+        let thread = self.site.inside(self.site.director(0), read);
+        let thread = thread.expect("a thread in the place").join();
+        let text = thread
+            .expect("no panic")
+            .expect("the place")
+            .expect("a page");
+        let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
+        lines
+            .map(|(series, value)| (series.to_owned(), value.to_owned()))
+            .collect()
+    }
+
     /// Waits until the state is as `is_reached` says.
     #[track_caller]
     fn wait(&self, is_reached: impl Fn(&Value) -> bool) -> Value {
@@ -331,6 +351,22 @@ fn contract(plane: &str, is_explained: bool) {
     assert!(!counts.contains_key("s1"), "{counts:?}");
     assert_well(&mut held);
     assert_eq!(stage.status()["given_up"], 0);
+    let metrics = stage.metrics();
+    for (series, value) in [
+        ("serve_server_up{server=\"s1\",service=\"files\"}", "0"),
+        ("serve_server_up{server=\"s3\",service=\"files\"}", "1"),
+        ("serve_given_up_total{service=\"files\"}", "0"),
+        ("serve_orders_total{order=\"drain\"}", "3"),
+        ("serve_apply_failed_total{service=\"files\"}", "0"),
+    ] {
+        assert_eq!(
+            metrics.get(series).map(String::as_str),
+            Some(value),
+            "{series}"
+        );
+    }
+    let forwarded = "serve_forwarded_packets_total{server=\"s3\",service=\"files\"}";
+    assert_ne!(metrics[forwarded], "0");
 }
 
 #[test]
@@ -415,5 +451,36 @@ fn a_file_of_a_director_with_a_fault_is_refused_by_name() {
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// Runs `sheaf serve demo` and returns its result.
+fn demo(words: &[&str]) -> Value {
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "demo", "--duration", "3s", "--json", "-"]);
+    let output = command.args(words).output().expect("the program runs");
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{words:?}: {log}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {log}"))
+}
+
+#[test]
+fn the_demo_builds_writes_and_fetches_while_a_server_is_drained() {
+    if !can_run("the_demo_builds_writes_and_fetches_while_a_server_is_drained") {
+        return;
+    }
+    let _turn = farm_turn();
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out").display().to_string();
+    let found = demo(&["--plane", "nft", "--out", &out]);
+    let here = demo(&["--plane", "userspace", "--files", &format!("{out}/files")]);
+    for (result, plane) in [(found, "nft"), (here, "userspace")] {
+        assert_eq!(result["plane"], plane);
+        assert_eq!(result["drained"], "s2");
+        for count in ["broken", "wrong", "strays"] {
+            assert_eq!(result[count], 0, "{result:#}");
+        }
+        let servers = result["servers"].as_object().expect("servers");
+        assert_eq!(servers.len(), 3, "{result:#}");
     }
 }

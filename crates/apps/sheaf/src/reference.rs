@@ -8,6 +8,7 @@ mod cli;
 mod codes;
 mod config;
 mod events;
+mod gateway;
 mod marked;
 mod metrics;
 
@@ -61,6 +62,11 @@ const PAGES: &[Page] = &[
         name: "events",
         file: "docs/reference/events.md",
         content: Content::Tables(events::tables),
+    },
+    Page {
+        name: "gateway",
+        file: "docs/reference/gateway.md",
+        content: Content::Tables(gateway::tables),
     },
     Page {
         name: "metrics",

@@ -2,6 +2,8 @@
 
 mod backend;
 mod client;
+#[cfg(feature = "lab")]
+mod demo;
 mod show;
 
 use crate::json_file::{self, JsonFlag};
@@ -29,6 +31,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  sheaf serve demo                                 all of it on this machine, in half a minute
   sheaf serve run --config gateway.toml            a director, until SIGTERM
   sheaf serve agent --listen 10.80.0.11:7401       on each server
   sheaf serve status                               servers, slots, connections
@@ -52,6 +55,8 @@ enum Command {
     Remove(RemoveArgs),
     Explain(ExplainArgs),
     Backend(backend::BackendArgs),
+    #[cfg(feature = "lab")]
+    Demo(demo::DemoArgs),
 }
 
 /// Run a director until SIGTERM or SIGINT.
@@ -253,6 +258,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Command::Explain(args) => explain(args),
         Command::Backend(args) => backend::run(args),
+        #[cfg(feature = "lab")]
+        Command::Demo(args) => demo::run(args),
     }
 }
 

@@ -2,11 +2,12 @@
 
 use crate::flow::Affinity;
 use core::net::{IpAddr, SocketAddr};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Virtual address with the servers behind it.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceConfig {
     /// Name in commands, logs and metrics.
@@ -42,7 +43,7 @@ pub struct ServiceConfig {
 }
 
 /// Server of a service.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfig {
     /// Name in commands, logs and metrics.
@@ -61,7 +62,7 @@ pub struct ServerConfig {
 }
 
 /// Data of the servers of a service, as their rendered configuration has it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
     /// Folder that the servers serve.
@@ -93,7 +94,7 @@ impl Default for DataConfig {
 }
 
 /// Kind of a check of a server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum HealthKind {
     /// A connection that is accepted.
@@ -116,7 +117,7 @@ pub enum HealthKind {
 }
 
 /// Checks of the servers.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HealthConfig {
     /// Kind of the check: that of the backend by default, and `tcp` without one.
@@ -150,7 +151,7 @@ impl Default for HealthConfig {
 }
 
 /// Weights that follow the measured load.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WeightsConfig {
     /// Whether weights follow the load.

@@ -1,6 +1,7 @@
 //! Connections and the slots that they fall into.
 
 use core::net::IpAddr;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Connection of a client, as its packets show it.
@@ -13,7 +14,7 @@ pub struct Flow {
 }
 
 /// Part of a connection that picks its server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Affinity {
     /// Address and port of the client: each connection by itself.

@@ -94,6 +94,20 @@ pub enum Order {
     },
 }
 
+impl Order {
+    /// Returns the name of the kind, as in the body of a request.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Drain { .. } => "drain",
+            Self::Undrain { .. } => "undrain",
+            Self::Weight { .. } => "weight",
+            Self::Add { .. } => "add",
+            Self::Remove { .. } => "remove",
+        }
+    }
+}
+
 /// Reason why an order is not carried out.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum OrderError {

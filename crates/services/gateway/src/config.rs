@@ -2,6 +2,7 @@
 
 use crate::backend::backend;
 use crate::error::GatewayError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sheaf_planes::{PlaneConfig, planes};
 use sheaf_serve::{ServiceConfig, check_services};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 const PORT: u16 = 7400;
 
 /// Services of a director, and the director itself.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GatewayConfig {
     /// The director.
@@ -24,7 +25,7 @@ pub struct GatewayConfig {
 }
 
 /// The director itself.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DirectorConfig {
     /// Name in its state and logs.
@@ -42,7 +43,7 @@ pub struct DirectorConfig {
 }
 
 /// Fate of the plane when the director stops.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnStop {
     /// The kernel goes on with the table as it is.

@@ -6,13 +6,16 @@ use crate::config::{GatewayConfig, OnStop};
 use crate::error::GatewayError;
 use crate::event::{Ask, Event, Named, OrderRequest, Status};
 use crate::http;
+use crate::metrics::Meters;
 use crate::orders::Orders;
 use probes::Probes;
+use sheaf_metrics::Registry;
 use sheaf_planes::Plane;
 use sheaf_protocol::Timestamp;
 use sheaf_serve::{Action, HealthNews, Order, OrderError, ServerId, Service, Trial};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -43,9 +46,11 @@ impl Director {
     pub fn start(config: &GatewayConfig) -> Result<Self, GatewayError> {
         config.check()?;
         let (events, received) = sync_channel(EVENTS);
-        let running = Running::new(config, events.clone(), received)?;
+        let registry = Arc::new(Registry::default());
+        let meters = Meters::new(registry.clone());
+        let running = Running::new(config, events.clone(), received, meters)?;
         let (stop_http, stopped) = watch::channel(false);
-        let router = http::router(events.clone());
+        let router = http::router(events.clone(), registry);
         let (address, http) =
             crate::agent::serve("serve-http", config.director.listen, router, stopped)?;
         let thread = std::thread::Builder::new().name("serve-director".to_owned());
@@ -87,6 +92,7 @@ struct Running {
     orders: Orders,
     probes: Probes,
     received: Receiver<Event>,
+    meters: Meters,
     began: Instant,
     look_at: Instant,
 }
@@ -96,6 +102,7 @@ impl Running {
         config: &GatewayConfig,
         events: SyncSender<Event>,
         received: Receiver<Event>,
+        meters: Meters,
     ) -> Result<Self, GatewayError> {
         let mut plane = sheaf_planes::named(&config.director.plane, &config.plane())?;
         let orders = match &config.director.state {
@@ -134,6 +141,7 @@ impl Running {
             orders,
             probes: Probes::new(events, config.is_direct_return()),
             received,
+            meters,
             began: Instant::now(),
             look_at: Instant::now() + LOOK,
         })
@@ -201,28 +209,24 @@ impl Running {
 
     fn handle(&mut self, event: Event) {
         let now = self.now();
-        let mut with = |at: usize, work: &mut dyn FnMut(&mut Service)| {
-            if let Some(service) = self.services.get_mut(at) {
-                work(service);
-            }
-        };
         match event {
             Event::Check(at, id, result) => {
-                let mut result = Some(result);
-                with(at, &mut |service| {
-                    service.handle_check(now, id, result.take().unwrap_or(Ok(())));
+                self.meter(at, id, |meters, service, server| {
+                    meters.checked(service, server, result.is_ok());
                 });
+                self.with(at, |service| service.handle_check(now, id, result));
             }
             Event::Load(at, id, report) => {
-                with(at, &mut |service| service.handle_load(now, id, report));
+                self.with(at, |service| service.handle_load(now, id, report));
             }
             Event::Flows(at, id, question, flows) => {
-                with(at, &mut |service| {
+                self.with(at, |service| {
                     service.handle_flows(now, id, question, &flows);
                 });
             }
             Event::NoFlows(at, id, question) => {
-                with(at, &mut |service| {
+                self.meter(at, id, Meters::unanswered);
+                self.with(at, |service| {
                     service.handle_no_flows(now, id, question);
                 });
             }
@@ -231,10 +235,33 @@ impl Running {
         }
     }
 
+    fn with(&mut self, at: usize, work: impl FnOnce(&mut Service)) {
+        if let Some(service) = self.services.get_mut(at) {
+            work(service);
+        }
+    }
+
+    /// Records something of a server; of one that is gone meanwhile, nothing.
+    fn meter(&self, at: usize, id: ServerId, record: impl FnOnce(&Meters, &str, &str)) {
+        let service = self.services.get(at);
+        let server = service.and_then(|service| {
+            let mut all = service.servers();
+            all.find(|(one, _)| *one == id)
+        });
+        if let (Some(service), Some((_, server))) = (service, server) {
+            record(&self.meters, &service.config().name, &server.name);
+        }
+    }
+
     /// Answers HTTP. One that does not wait for its answer any more gets none.
     fn answer(&mut self, now: Timestamp, ask: Ask) {
         match ask {
             Ask::Status(answer) => drop(answer.send(Box::new(self.status(now)))),
+            Ask::Metrics(answer) => {
+                let status = self.status(now);
+                self.meters.take(&status);
+                let _ = answer.send(());
+            }
             Ask::Order(service, request, answer) => {
                 let found = match self.place(&service) {
                     Ok(at) => Named::Found(self.order(now, at, request)),
@@ -276,6 +303,7 @@ impl Running {
             return Ok(trial);
         }
         service.handle_order(now, request.order.clone())?;
+        self.meters.ordered(&request.order);
         self.probes.follow(&self.services);
         let service = &self.services[at];
         let name = service.config().name.clone();
@@ -337,7 +365,9 @@ impl Running {
         };
         match action {
             Action::Apply { generation, wanted } => {
+                let began = Instant::now();
                 let result = self.plane.apply(&wanted);
+                self.meters.applied(&name, began.elapsed(), result.is_ok());
                 if let Err(error) = &result {
                     error!(service = name, %error, "The plane does not follow; trying again");
                 }
@@ -347,11 +377,13 @@ impl Running {
             }
             Action::AskFlows { server, question } => {
                 if !self.probes.ask(at, server, question) {
+                    self.meter(at, server, Meters::unanswered);
                     let now = self.now();
                     self.services[at].handle_no_flows(now, server, question);
                 }
             }
             Action::Health { server, news } => {
+                self.meter(at, server, Meters::changed);
                 let server = server_name(server);
                 match news {
                     HealthNews::Up => info!(service = name, server, "A server is up"),

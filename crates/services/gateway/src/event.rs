@@ -30,6 +30,8 @@ pub(crate) enum Named<T> {
 #[derive(Debug)]
 pub(crate) enum Ask {
     Status(oneshot::Sender<Box<Status>>),
+    /// Whether the metrics are those of now.
+    Metrics(oneshot::Sender<()>),
     Order(
         String,
         OrderRequest,

@@ -3,11 +3,14 @@
 use crate::event::{Ask, Event, Named, OrderRequest, Status};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
+use sheaf_metrics::Registry;
 use sheaf_serve::{Explained, Flow, Trial};
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use tokio::sync::oneshot;
 
@@ -19,8 +22,12 @@ pub struct Refusal {
 }
 
 /// Returns every route with its handler.
-pub(crate) fn router(events: SyncSender<Event>) -> Router {
+pub(crate) fn router(events: SyncSender<Event>, registry: Arc<Registry>) -> Router {
     Router::new()
+        .route(
+            "/metrics",
+            get(metrics).with_state((events.clone(), registry)),
+        )
         .route("/status", get(status))
         .route("/services/{service}/orders", post(order))
         .route("/services/{service}/explain", get(explain))
@@ -69,6 +76,16 @@ fn named<T: IntoResponse>(found: Named<T>) -> Response {
 async fn status(State(events): Events) -> Response {
     let answer: Result<Box<Status>, Response> = ask(&events, Ask::Status).await;
     answer.map_or_else(|refusal| refusal, |status| Json(status).into_response())
+}
+
+async fn metrics(State((events, registry)): State<(SyncSender<Event>, Arc<Registry>)>) -> Response {
+    let taken: Result<(), Response> = ask(&events, Ask::Metrics).await;
+    if let Err(refusal) = taken {
+        return refusal;
+    }
+    let mut text = String::new();
+    registry.encode(&mut text);
+    ([(CONTENT_TYPE, sheaf_metrics::CONTENT_TYPE)], text).into_response()
 }
 
 async fn order(

@@ -19,6 +19,7 @@ mod error;
 mod event;
 mod http;
 mod load;
+mod metrics;
 mod orders;
 
 pub use agent::{Agent, AgentConfig};
@@ -30,3 +31,4 @@ pub use director::Director;
 pub use error::GatewayError;
 pub use event::{OrderRequest, Status};
 pub use http::Refusal;
+pub use metrics::metrics;

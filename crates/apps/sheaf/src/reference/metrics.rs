@@ -26,5 +26,6 @@ pub(super) fn tables() -> Vec<Table> {
     let groups = groups.chain([("collector", sheaf_monitor::metrics().collect())]);
     let groups = groups.chain([("agent", sheaf_agent::metrics().collect())]);
     let groups = groups.chain([("file-server", sheaf_file_server::metrics().collect())]);
+    let groups = groups.chain([("serve", sheaf_gateway::metrics().collect())]);
     groups.map(table).collect()
 }
