@@ -9,17 +9,23 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-# command:package, for what tests need beyond Rust, a C compiler and make. One place: add here.
+# command:package, for what tests need beyond Rust, a C compiler and make. One place: add here. nginx, XRootD and GridFTP
+# with curl, xrdcp, davix-get, gfal-copy and globus-url-copy are servers behind a director with their own clients.
 test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     nft:nftables ip:iproute2 tc:iproute2 faketime:faketime
     ssh:openssh-client sshd:openssh-server ansible-playbook:ansible-core promtool:prometheus
     prometheus-alertmanager:prometheus-alertmanager
     node:nodejs npm:npm chromium:chromium
     collectd:collectd-core victoria-metrics:victoria-metrics influxd:influxdb
-    nginx:nginx-light haproxy:haproxy xrootd:xrootd-server xrdcp:xrootd-client curl:curl litmus:litmus'
+    nginx:nginx-light haproxy:haproxy xrootd:xrootd-server xrdcp:xrootd-client curl:curl litmus:litmus openssl:openssl
+    davix-get:davix gfal-copy:gfal2-util-scripts
+    globus-gridftp-server:globus-gridftp-server-progs globus-url-copy:globus-gass-copy-progs'
 
-# file:package, for what is no command: real ZeroMQ, for C and for Debian's Python.
-test_files='/usr/include/zmq.h:libzmq3-dev /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq'
+# file:package, for what is no command: real ZeroMQ, for C and for Debian's Python; what gfal-copy loads for each protocol.
+gfal_plugins=/usr/lib/$(uname -m)-linux-gnu/gfal2-plugins/libgfal_plugin
+test_files="/usr/include/zmq.h:libzmq3-dev /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq
+    ${gfal_plugins}_file.so:gfal2-plugin-file ${gfal_plugins}_gridftp.so:gfal2-plugin-gridftp
+    ${gfal_plugins}_http.so:gfal2-plugin-http ${gfal_plugins}_xrootd.so:gfal2-plugin-xrootd"
 
 fail() {
     echo "setup: $1" >&2
@@ -98,6 +104,9 @@ disable_services() {
     esac
     case "$missing" in
     *haproxy*) systemctl disable haproxy.service >/dev/null 2>&1 || true ;;
+    esac
+    case "$missing" in
+    *globus-gridftp*) systemctl disable globus-gridftp-server.service globus-gridftp-sshftp.service >/dev/null 2>&1 || true ;;
     esac
     case "$missing" in
     *nginx*) systemctl disable nginx.service >/dev/null 2>&1 || true ;;

@@ -193,6 +193,10 @@ impl Stage {
             data,
             ..
         } = self.case;
+        let data = data.replace("{folder}", &self.folder.path().display().to_string());
+        if data.contains("certificates") {
+            self.write_certificates();
+        }
         let (v4, v6) = (self.site.virtual_v4(), self.site.virtual_v6());
         let addresses = |v4: String, v6: String| match self.case.has_v6 {
             true => format!("[\"{v4}\", \"{v6}\"]"),
@@ -212,6 +216,31 @@ impl Stage {
             );
         }
         std::fs::write(self.at("gateway.toml"), text).expect("written");
+    }
+
+    /// Makes an authority, certificates of the virtual address and of a user, and the account of that user.
+    fn write_certificates(&self) {
+        let folder = self.at("certs");
+        std::fs::create_dir_all(folder.join("certificates")).expect("made");
+        let script = "set -e
+            openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -subj '/O=Test/CN=CA' -days 2
+            hash=$(openssl x509 -in ca.pem -noout -hash)
+            cp ca.pem certificates/$hash.0
+            printf \"access_id_CA X509 '/O=Test/CN=CA'\\npos_rights globus CA:sign\\n\" > certificates/$hash.signing_policy
+            printf \"cond_subjects globus '\\\"/O=Test/*\\\"'\\n\" >> certificates/$hash.signing_policy
+            for name in host user; do
+                openssl req -newkey rsa:2048 -nodes -keyout ${name}key.pem -out $name.csr -subj /O=Test/CN=$name
+                echo subjectAltName=DNS:$name,IP:$1 > $name.ext
+                openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial \\
+                    -out ${name}cert.pem -days 2 -extfile $name.ext
+                chmod 600 ${name}key.pem
+            done
+            echo '\"/O=Test/CN=user\" nobody' > grid-mapfile";
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh", &self.site.virtual_v4().to_string()]);
+        let output = command.current_dir(&folder).output().expect("sh runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "openssl: {told}");
     }
 
     fn render(&self) -> Vec<Value> {
@@ -355,6 +384,13 @@ impl Stage {
             .arg("120")
             .args(words.split_whitespace())
             .env("GFAL_PYTHONBIN", PYTHON);
+        if self.case.data.contains("certificates") {
+            let certs = self.at("certs");
+            command
+                .env("X509_CERT_DIR", certs.join("certificates"))
+                .env("X509_USER_CERT", certs.join("usercert.pem"))
+                .env("X509_USER_KEY", certs.join("userkey.pem"));
+        }
         let command = command.stdout(Stdio::null()).stderr(Stdio::piped());
         (command.spawn().expect("a client"), out)
     }
@@ -579,6 +615,43 @@ fn gridftp_with_client_affinity_has_its_data_through_the_virtual_address() {
             assert_eq!(stage.packets()[1 - index], before[1 - index]);
         });
     });
+}
+
+/// Servers that ask clients for certificates.
+const SECURED: Case = Case {
+    data: "ports = [50000, 50100], certificates = \"{folder}/certs\", ",
+    tools: &[
+        "globus-gridftp-server",
+        "globus-url-copy",
+        "gfal-copy",
+        "openssl",
+    ],
+    fetches: &[
+        "globus-url-copy gsiftp://{vip}{data}/{name} file://{out}",
+        "gfal-copy -f gsiftp://{vip}{data}/{name} file://{out}",
+    ],
+    upload: "globus-url-copy file://{src} gsiftp://{vip}{data}/{up}",
+    ..GRIDFTP
+};
+
+#[test]
+fn gridftp_behind_a_director_takes_certificates() {
+    if has(
+        "gridftp_behind_a_director_takes_certificates",
+        SECURED.tools,
+    ) {
+        suite(&SECURED, |stage| {
+            let words = "globus-url-copy ftp://{vip}:2811{data}/{name} file://{out}";
+            let (child, _) = stage.begin(words, "quick");
+            let output = child.wait_with_output().expect("a client");
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                !output.status.success(),
+                "a client without a certificate is refused"
+            );
+            assert!(told.contains("530"), "{told}");
+        });
+    }
 }
 
 const CLUSTER: Case = Case {

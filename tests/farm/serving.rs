@@ -115,8 +115,14 @@ struct Stage {
 
 impl Stage {
     fn new(servers: usize, plane: &str, has_agents: bool) -> Self {
+        Self::with(servers, 1, plane, "", has_agents)
+    }
+
+    /// Builds a site with so many client hosts, and a service with further `keys`.
+    fn with(servers: usize, clients: usize, plane: &str, keys: &str, has_agents: bool) -> Self {
         let plan = Plan {
             servers,
+            clients,
             ..Plan::default()
         };
         let site = Site::build(&plan).expect("a site");
@@ -128,7 +134,7 @@ impl Stage {
             folder,
             site,
         };
-        stage.write_config(plane, has_agents);
+        stage.write_config(plane, keys, has_agents);
         for index in 0..servers {
             let place = stage.site.server(index);
             let is_open = Arc::new(AtomicBool::new(true));
@@ -148,10 +154,10 @@ impl Stage {
         stage
     }
 
-    fn write_config(&self, plane: &str, has_agents: bool) {
+    fn write_config(&self, plane: &str, keys: &str, has_agents: bool) {
         let mut text = format!(
             "[director]\nplane = \"{plane}\"\ninterface = \"eth0\"\nstate = \"{}\"\n[[service]]\nname = \"files\"\n\
-             addresses = [\"{}\", \"{}\"]\nport = {PORT}\n",
+             addresses = [\"{}\", \"{}\"]\nport = {PORT}\n{keys}\n",
             self.folder.path().join("state.json").display(),
             self.site.virtual_v4(),
             self.site.virtual_v6()
@@ -245,8 +251,12 @@ impl Stage {
         }
     }
 
-    /// Opens connections from the client host, half of them over IPv6.
+    /// Opens connections from the first client host, half of them over IPv6.
     fn connect(&self, count: usize) -> Vec<Held> {
+        self.connect_from(0, count)
+    }
+
+    fn connect_from(&self, host: usize, count: usize) -> Vec<Held> {
         let addresses: [IpAddr; 2] = [self.site.virtual_v4().into(), self.site.virtual_v6().into()];
         let open = move || {
             let open = |number: usize| Held::open(SocketAddr::new(addresses[number % 2], PORT));
@@ -254,7 +264,7 @@ impl Stage {
         };
         let thread = self
             .site
-            .inside(self.site.client(0), open)
+            .inside(self.site.client(host), open)
             .expect("a thread in the place");
         thread
             .join()
@@ -383,6 +393,90 @@ fn the_plane_in_user_space_breaks_no_connection() {
     }
 }
 
+/// Client hosts of a test by client, each two clients: one of each family.
+const HOSTS: usize = 12;
+
+/// Checks that each client is at one server, and returns where the clients are.
+#[track_caller]
+fn clients_of(held: &[Held]) -> BTreeMap<IpAddr, String> {
+    let mut clients = BTreeMap::new();
+    for held in held {
+        let address = held.stream.local_addr().expect("an address").ip();
+        let at = clients
+            .entry(address)
+            .or_insert_with(|| held.server.clone());
+        assert_eq!(
+            *at, held.server,
+            "connections of {address} are at two servers"
+        );
+    }
+    clients
+}
+
+/// Runs the suite of planes where all connections of a client go to one server.
+fn contract_by_client(plane: &str, is_explained: bool) {
+    let _turn = farm_turn();
+    let stage = Stage::with(3, HOSTS, plane, "affinity = \"client\"", true);
+    let connect = |each: usize| -> Vec<Held> {
+        let all = (0..HOSTS).flat_map(|host| stage.connect_from(host, each));
+        all.collect()
+    };
+    let mut held = connect(4);
+    let before = clients_of(&held);
+    assert_eq!(before.len(), 2 * HOSTS);
+    let mut servers: Vec<&str> = before.values().map(String::as_str).collect();
+    servers.sort_unstable();
+    servers.dedup();
+    assert!(servers.len() > 1, "{before:?}");
+    if is_explained {
+        for (client, server) in &before {
+            let client = SocketAddr::new(*client, 1).to_string();
+            let text = stage.ok(&["explain", "files", &client, "--json"]);
+            let explained: Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(explained["server"], server.as_str(), "{text}");
+        }
+    }
+    // Clients with connections stay during a drain, with their new ones, and nothing breaks.
+    let drained = before.values().next().expect("there are clients").clone();
+    stage.ok(&["drain", &format!("files/{drained}")]);
+    held.extend(connect(2));
+    stage.wait(|status| status["step"] == "steady" && status["moving"] == 0);
+    held.extend(connect(2));
+    assert_well(&mut held);
+    assert_eq!(clients_of(&held), before);
+    // Without connections they go elsewhere.
+    held.retain(|held| held.server != drained);
+    stage.ok(&[
+        "drain",
+        &format!("files/{drained}"),
+        "--wait",
+        "--timeout",
+        "60s",
+    ]);
+    held.extend(connect(2));
+    let after = clients_of(&held);
+    assert!(after.values().all(|server| *server != drained), "{after:?}");
+    for (client, server) in before.iter().filter(|(_, server)| **server != drained) {
+        assert_eq!(after[client], *server, "{client} had no reason to move");
+    }
+    assert_well(&mut held);
+    assert_eq!(stage.status()["given_up"], 0);
+}
+
+#[test]
+fn the_plane_of_nftables_keeps_the_connections_of_a_client_together() {
+    if can_run("the_plane_of_nftables_keeps_the_connections_of_a_client_together") {
+        contract_by_client("nft", true);
+    }
+}
+
+#[test]
+fn the_plane_in_user_space_keeps_the_connections_of_a_client_together() {
+    if can_run("the_plane_in_user_space_keeps_the_connections_of_a_client_together") {
+        contract_by_client("userspace", true);
+    }
+}
+
 #[test]
 fn connections_outlive_their_director_and_the_next_one_takes_them_over() {
     if !can_run("connections_outlive_their_director_and_the_next_one_takes_them_over") {
@@ -440,6 +534,16 @@ fn a_file_of_a_director_with_a_fault_is_refused_by_name() {
         (service.to_owned(), "found interface = \"\""),
         (format!("{service}slots = 4096\n"), "found slots = 4096"),
         (format!("{service}prot = 80\n"), "unknown field `prot`"),
+        (
+            format!("[director]\nplane = \"userspace\"\n{service}backend = \"apache\"\n"),
+            "found backend \"apache\", expected one of own, nginx, xrootd, gridftp",
+        ),
+        (
+            format!(
+                "[director]\nplane = \"userspace\"\n{service}backend = \"gridftp\"\naffinity = \"client\"\n"
+            ),
+            "found data.ports = none",
+        ),
     ] {
         std::fs::write(&path, text).expect("the file is written");
         let mut command = Command::new(PROGRAM);

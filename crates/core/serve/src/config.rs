@@ -69,11 +69,12 @@ pub struct DataConfig {
     pub folder: String,
     /// Whether clients may write.
     pub write: bool,
-    /// First and last port of data connections, where a protocol has them beside those of the service. With the
-    /// affinity [`Client`](Affinity::Client) they are directed as well.
+    /// First and last port of data connections, which are directed as well with the affinity `client`.
     pub ports: Option<[u16; 2]>,
     /// Port of the data servers of a cluster whose redirectors have the port of the service; no cluster by default.
     pub cluster_port: Option<u16>,
+    /// Folder with hostcert.pem, hostkey.pem, certificates and grid-mapfile; without it, clients are anonymous.
+    pub certificates: Option<String>,
     /// Account that the servers work as.
     pub user: String,
     /// Group of that account.
@@ -87,6 +88,7 @@ impl Default for DataConfig {
             write: false,
             ports: None,
             cluster_port: None,
+            certificates: None,
             user: "nobody".to_owned(),
             group: "nogroup".to_owned(),
         }
@@ -381,12 +383,14 @@ impl DataConfig {
         let is_path = |c: char| is_word(c) || c == '/';
         let word = "letters, digits, '.', '_' and '-'";
         let path = "a path from '/' on, of letters, digits, '.', '_', '-' and '/'";
-        let rooted = self.folder.starts_with('/');
+        let is_rooted = |text: &str| text.starts_with('/') && text.chars().all(is_path);
+        let certificates = self.certificates.as_ref().unwrap_or(&self.folder);
         for (key, found, is_good, expected) in [
+            ("data.folder", &self.folder, is_rooted(&self.folder), path),
             (
-                "data.folder",
-                &self.folder,
-                rooted && self.folder.chars().all(is_path),
+                "data.certificates",
+                certificates,
+                is_rooted(certificates),
                 path,
             ),
             (

@@ -312,3 +312,6 @@ async fn relay(client: TcpStream, peer: SocketAddr, shared: &Shared) -> std::io:
     let _ = socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO));
     Err(refused.unwrap_or_else(|| std::io::Error::other("no server is well")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -256,10 +256,23 @@ fn words(folder: &Path) -> Result<&str, GatewayError> {
     Err(GatewayError::Folder(folder.to_owned()))
 }
 
-/// Refuses keys that a kind without a cluster and without data ports does not have.
+/// Refuses keys that a kind without a cluster, data ports and certificates does not have.
 fn check_plain(service: &ServiceConfig) -> Result<(), GatewayError> {
     no_cluster(service)?;
+    no_certificates(service)?;
     no_ports(service)
+}
+
+fn no_certificates(service: &ServiceConfig) -> Result<(), GatewayError> {
+    match &service.data.certificates {
+        None => Ok(()),
+        Some(folder) => Err(GatewayError::Unfit {
+            service: service.name.clone(),
+            key: "data.certificates",
+            found: format!("{folder:?}"),
+            expected: "none, as it is for gridftp alone",
+        }),
+    }
 }
 
 fn no_ports(service: &ServiceConfig) -> Result<(), GatewayError> {

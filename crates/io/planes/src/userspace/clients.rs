@@ -47,6 +47,13 @@ impl Clients {
         };
         (visit, entry.server.clone())
     }
+
+    /// Returns the number of clients that have connections.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.len()
+    }
 }
 
 impl Visit {

@@ -59,21 +59,31 @@ fn render(site: &Site<'_>) -> Rendered {
     let _ = write!(
         text,
         "port {}\n\
-         allow_anonymous 1\n\
-         anonymous_user {}\n\
-         anonymous_names_allowed *\n\
          restrict_paths {access}{}\n\
          home_dir {}\n\
          pidfile {}\n\
          log_level ERROR,WARN\n\
          log_single {}\n",
         site.port(),
-        data.user,
         data.folder,
         data.folder,
         site.state("gridftp.pid"),
         site.state("gridftp.log"),
     );
+    let _ = match &data.certificates {
+        None => write!(
+            text,
+            "allow_anonymous 1\nanonymous_user {}\nanonymous_names_allowed *\n",
+            data.user
+        ),
+        Some(folder) => write!(
+            text,
+            "$X509_CERT_DIR {folder}/certificates\n\
+             $X509_USER_CERT {folder}/hostcert.pem\n\
+             $X509_USER_KEY {folder}/hostkey.pem\n\
+             $GRIDMAP {folder}/grid-mapfile\n"
+        ),
+    };
     if let Some(address) = data_address(site) {
         let _ = writeln!(text, "data_interface {address}");
     }
@@ -88,13 +98,20 @@ fn render(site: &Site<'_>) -> Rendered {
     }];
     rendered.commands = vec![format!("globus-gridftp-server -s -c {path}")];
     rendered.prepare = vec![format!("install -d {}", site.state)];
-    // Clients take ftp: to be port 21.
-    let at = site.authority(21);
+    // Without a port, clients take ftp: to be 21, and gsiftp: 2811.
+    let is_secured = data.certificates.is_some();
+    let at = site.authority(if is_secured { BACKEND.port } else { 21 });
     let folder = data.folder.trim_end_matches('/');
+    let scheme = if is_secured { "gsiftp" } else { "ftp" };
     rendered.clients = vec![
-        format!("globus-url-copy ftp://{at}{folder}/FILE file:///tmp/FILE"),
-        format!("gfal-copy ftp://{at}{folder}/FILE file:///tmp/FILE"),
+        format!("globus-url-copy {scheme}://{at}{folder}/FILE file:///tmp/FILE"),
+        format!("gfal-copy {scheme}://{at}{folder}/FILE file:///tmp/FILE"),
     ];
+    if is_secured {
+        rendered.notes.push(
+            "the certificate of every server carries the name of the virtual address, which clients compare".to_owned(),
+        );
+    }
     let ports = data.ports.map_or("any port".to_owned(), |[first, last]| {
         format!("ports {first} to {last}")
     });

@@ -144,6 +144,25 @@ fn data_of_gridftp_goes_straight_or_with_the_client() {
 }
 
 #[test]
+fn gridftp_asks_for_certificates_or_for_none() {
+    let open = rendered("gridftp", "", true);
+    assert_has(
+        &open.files[0].text,
+        &["allow_anonymous 1\nanonymous_user nobody\n"],
+    );
+    assert_has(
+        &open.clients[0],
+        &["globus-url-copy ftp://10.80.0.100:2811/data/FILE"],
+    );
+    let data = "data = { certificates = \"/etc/grid-security\" }";
+    let secured = rendered("gridftp", data, true);
+    let text = &secured.files[0].text;
+    assert_has(text, &["$X509_USER_CERT /etc/grid-security/hostcert.pem\n"]);
+    assert!(!text.contains("anonymous"), "{text}");
+    assert_has(&secured.clients[0], &["gsiftp://10.80.0.100/data/FILE"]);
+}
+
+#[test]
 fn what_does_not_fit_a_kind_is_refused_by_name() {
     for (name, text, expected) in [
         (

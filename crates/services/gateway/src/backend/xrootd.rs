@@ -4,7 +4,7 @@
 //! service runs a redirector at the port of the service, and a data server at another port; the redirectors know which
 //! data server has a file and send clients there, straight.
 
-use super::{Backend, Rendered, RenderedFile, Site, no_ports};
+use super::{Backend, Rendered, RenderedFile, Site, no_certificates, no_ports};
 use sheaf_serve::{HealthKind, ServerConfig};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -29,7 +29,10 @@ pub(super) const BACKEND: Backend = Backend {
     data: "on the connection of the login: direct return fits; in a cluster the redirector sends clients straight to \
            the server's own address",
     probe: || HealthKind::Xrootd,
-    check: no_ports,
+    check: |service| {
+        no_certificates(service)?;
+        no_ports(service)
+    },
     render,
 };
 
