@@ -629,13 +629,13 @@ mod tests {
                 it.affinity = Affinity::Client;
             }),
             ("found data.folder = \"data\"", |it| {
-                it.data.folder = "data".into()
+                it.data.folder = "data".into();
             }),
             ("found data.user = \"a b\"", |it| {
-                it.data.user = "a b".into()
+                it.data.user = "a b".into();
             }),
             ("found data.ports = \"[79, 81]\"", |it| {
-                it.data.ports = Some([79, 81])
+                it.data.ports = Some([79, 81]);
             }),
             ("found data.ports[0] = 9", |it| it.data.ports = Some([9, 9])),
             ("found weight = NaN", |it| it.servers[0].weight = f64::NAN),

@@ -2,6 +2,7 @@
 
 use super::{Backend, Rendered, Site, check_plain};
 use sheaf_serve::HealthKind;
+use std::net::IpAddr;
 
 pub(super) const BACKEND: Backend = Backend {
     name: "own",
@@ -17,7 +18,7 @@ pub(super) const BACKEND: Backend = Backend {
 };
 
 fn render(site: &Site<'_>) -> Rendered {
-    let has_v6 = site.addresses().iter().any(|address| address.is_ipv6());
+    let has_v6 = site.addresses().iter().any(IpAddr::is_ipv6);
     // One listener takes clients at the virtual address, and checks at the server's own.
     let any = if has_v6 { "[::]" } else { "0.0.0.0" };
     let data = &site.service.data;
