@@ -99,20 +99,28 @@ fn an_object_that_is_not_there_is_named_before_there_are_clients() {
     }
 }
 
-#[test]
-fn planes_are_measured_beside_clients_that_go_to_servers_directly() {
-    let test = "planes_are_measured_beside_clients_that_go_to_servers_directly";
+/// Whether namespaces, nginx and HAProxy are there; in CI they have to be.
+fn can_run(test: &str) -> bool {
     let missing = sheaf_testbed::net::needs().err().map(|why| why.to_string());
     let tools = [("nginx", "nginx-light"), ("haproxy", "haproxy")].into_iter();
     let lacking = tools.filter(|(tool, _)| sheaf_testbed::tool::find(tool).is_none());
     let mut lacking =
         lacking.map(|(tool, package)| format!("needs {tool} (Debian package {package})"));
-    if let Some(why) = missing.or_else(|| lacking.next()) {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "{test} must run in CI: {why}"
-        );
-        println!("{test} skipped: {why}");
+    let Some(why) = missing.or_else(|| lacking.next()) else {
+        return true;
+    };
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "{test} must run in CI: {why}"
+    );
+    println!("{test} skipped: {why}");
+    false
+}
+
+#[test]
+fn planes_are_measured_beside_clients_that_go_to_servers_directly() {
+    let test = "planes_are_measured_beside_clients_that_go_to_servers_directly";
+    if !can_run(test) {
         return;
     }
     for family in ["", "--ipv6"] {
@@ -138,4 +146,35 @@ fn planes_are_measured_beside_clients_that_go_to_servers_directly() {
         }
         assert!(rows[1]["ratio_to_direct"].as_f64().unwrap() > 0.0);
     }
+}
+
+#[test]
+fn faults_are_felt_as_long_as_they_last_and_a_dead_director_is_not_felt() {
+    if !can_run("faults_are_felt_as_long_as_they_last_and_a_dead_director_is_not_felt") {
+        return;
+    }
+    let words = "--faults --planes nft --servers 3 --clients 12 --object-bytes 100000 --duration 6s --warm-up 1s";
+    let output = sheaf(words);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = |name: &str| {
+        let rows = report["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["fault"] == name).unwrap()
+    };
+    for fault in ["server-killed", "server-cut"] {
+        let row = row(fault);
+        assert!(row["spread_s"].is_number(), "{row}");
+        assert!(
+            row["failed_probes"].as_u64() < row["probes"].as_u64(),
+            "{row}"
+        );
+    }
+    let row = row("director-killed");
+    assert_eq!(
+        (&row["failed_probes"], &row["broken"]),
+        (&0.into(), &0.into()),
+        "{row}"
+    );
+    assert_eq!(report["changes"][0]["slots"], 4093, "{report}");
 }

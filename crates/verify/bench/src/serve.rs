@@ -3,9 +3,10 @@
 //! [`measure_service`] loads a service that runs, by its URLs. [`measure`] builds a site of namespaces with servers and
 //! a director and measures, in turn in each round, clients that go to the servers directly, peers, and the planes of
 //! Sheaf. Clients, director and servers share the machine, so what a plane costs shows in its rate and in CPU seconds
-//! of the whole machine for a GB.
+//! of the whole machine for a GB. [`measure_faults`] lets servers and the director die under load.
 
 mod drains;
+mod faults;
 mod plane;
 mod published;
 mod report;
@@ -16,6 +17,7 @@ use crate::Missing;
 use crate::cpus::Cpus;
 use crate::report::Head;
 use anyhow::Context as _;
+pub use faults::{ChangeRow, FaultReport, FaultRow, measure_faults};
 use plane::Plane;
 pub use published::Published;
 use report::{Case, Sample};
@@ -65,6 +67,8 @@ pub struct Options {
     pub keeps_alive: bool,
     /// Servers taken out and in again in each window of a plane of Sheaf, in turn.
     pub drains: u32,
+    /// Whether faults are injected, in place of the measurement of rates.
+    pub injects_faults: bool,
     /// Rounds: each measures every plane once with every number of clients.
     pub rounds: u32,
     /// Length of a window.
@@ -78,6 +82,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether servers have agents, which keep drains from breaking connections.
+    fn has_agents(&self) -> bool {
+        self.drains > 0 || self.injects_faults
+    }
+
     fn has_plane(&self, name: &str) -> bool {
         self.planes.is_empty() || self.planes.iter().any(|plane| plane == name)
     }

@@ -32,12 +32,14 @@ pub enum ProbeError {
 }
 
 /// Answer to a request for the head of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Status.
     pub status: u16,
     /// Bytes of the object, if the answer says so.
     pub length: Option<u64>,
+    /// Name of the server, if the answer has the usual field.
+    pub server: Option<String>,
 }
 
 /// Asks for the head of `target` with further `fields`, over a connection of its own. Waits for `patience` at each
@@ -63,15 +65,20 @@ pub fn probe(
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
     if !target.is_tls {
-        return ask(stream, &request);
+        return ask(stream, &request, &load.server_header);
     }
     let name = ServerName::try_from(target.name().to_owned());
     let name = name.map_err(|error| rustls::Error::General(error.to_string()))?;
     let connection = ClientConnection::new(tls::config(tls)?, name)?;
-    ask(StreamOwned::new(connection, stream), &request)
+    let stream = StreamOwned::new(connection, stream);
+    ask(stream, &request, &load.server_header)
 }
 
-fn ask(mut stream: impl Read + Write, request: &[u8]) -> Result<Probe, ProbeError> {
+fn ask(
+    mut stream: impl Read + Write,
+    request: &[u8],
+    server_header: &str,
+) -> Result<Probe, ProbeError> {
     stream.write_all(request)?;
     stream.flush()?;
     let mut bytes = Vec::new();
@@ -80,11 +87,12 @@ fn ask(mut stream: impl Read + Write, request: &[u8]) -> Result<Probe, ProbeErro
         let read = stream.read(&mut piece)?;
         bytes.extend_from_slice(&piece[..read]);
         let no_head = || ProbeError::NoHead { bytes: bytes.len() };
-        let head = parse(&bytes, "").map_err(|_| no_head())?;
+        let head = parse(&bytes, server_header).map_err(|_| no_head())?;
         if let Some(head) = head {
             return Ok(Probe {
                 status: head.status,
                 length: head.length,
+                server: head.server.map(str::to_owned),
             });
         }
         if read == 0 || bytes.len() > HEAD_BYTES_MAX {

@@ -3,7 +3,7 @@
 use crate::{duration, fail, json_file, progress};
 use anyhow::Context as _;
 use sheaf_bench::serve::{
-    Options, ServiceOptions, engine_names, measure, measure_service, plane_names,
+    Options, ServiceOptions, engine_names, measure, measure_faults, measure_service, plane_names,
 };
 use sheaf_load::{Load, Method, Tls, run_words};
 use std::path::PathBuf;
@@ -22,6 +22,7 @@ Examples:
   sheaf bench serve --json serve.json
   sheaf bench serve --planes direct,nft --clients 1000 --duration 60s
   sheaf bench serve --planes direct,nft --clients 1000 --duration 60s --drains 100
+  sheaf bench serve --faults --planes haproxy,nft --clients 60 --json faults.json
   sheaf bench serve --paper --json paper.json
   sheaf bench serve --url http://store/a --url http://store/b --clients 1000 --duration 60s
   sheaf bench serve --url http://store/a --keep-alive --range-bytes 100000 --think 200ms
@@ -164,6 +165,9 @@ struct SiteArgs {
     /// Drain a server so many times in each window and add it again, with planes of Sheaf.
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "urls", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     drains: u32,
+    /// Kill a server, cut one off, kill the director, change tables; tell how long each is felt.
+    #[arg(long, conflicts_with_all = ["urls", "paper", "drains", "engines"])]
+    faults: bool,
     /// Let clients use IPv6.
     #[arg(long, conflicts_with = "urls")]
     ipv6: bool,
@@ -212,6 +216,14 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let program = std::env::current_exe().context("this program has no path")?;
     let mut line = |line| progress::line(line);
+    if args.site.faults {
+        let report = measure_faults(&site_options(args, program), &mut line)?;
+        if let Some(path) = &args.json {
+            json_file::write(path, &report.to_json())?;
+        }
+        json_file::tell(args.json.as_deref(), &report.to_string())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let report = if args.urls.is_empty() {
         measure(&site_options(args, program), &mut line)?
     } else {
@@ -242,6 +254,7 @@ fn site_options(args: &ServeArgs, program: PathBuf) -> Options {
         rate_bytes_per_s: args.client_rate,
         keeps_alive: args.keep_alive,
         drains: site.drains,
+        injects_faults: site.faults,
         rounds: args.rounds,
         window: args.duration,
         warm_up: args.warm_up,

@@ -52,6 +52,20 @@ impl Plane {
         },
     ];
 
+    /// Whether clients come by a director.
+    pub(super) fn has_director(&self) -> bool {
+        self.command.is_some()
+    }
+
+    /// Returns the command of the program at the director, if there is one.
+    pub(super) fn command(
+        &self,
+        stage: &Stage,
+        options: &Options,
+    ) -> Option<anyhow::Result<Command>> {
+        self.command.map(|command| command(stage, options))
+    }
+
     /// Starts it and waits until it serves; returns what clients ask for.
     pub(super) fn start(
         &self,
@@ -79,10 +93,15 @@ fn haproxy(stage: &Stage, options: &Options) -> anyhow::Result<Command> {
     );
     for server in site.servers() {
         let name = &server.name;
+        // Checked as often as by a director of Sheaf, if servers fail.
+        let checks = match options.injects_faults {
+            true => " check inter 250ms fall 2 rise 2",
+            false => "",
+        };
         let _ = if options.is_ipv6 {
-            writeln!(text, " server {name} [{}]:{PORT}", server.v6)
+            writeln!(text, " server {name} [{}]:{PORT}{checks}", server.v6)
         } else {
-            writeln!(text, " server {name} {}:{PORT}", server.v4)
+            writeln!(text, " server {name} {}:{PORT}{checks}", server.v4)
         };
     }
     let config = stage.file("haproxy.cfg");
@@ -112,7 +131,7 @@ fn sheaf(stage: &Stage, options: &Options, plane: &str) -> anyhow::Result<Comman
             text,
             "\n[[service.server]]\nname = \"{name}\"\naddresses = [\"{v4}\", \"{v6}\"]\nweight = 1.0\n"
         );
-        if options.drains > 0 {
+        if options.has_agents() {
             let _ = writeln!(text, "agent = \"{v4}:{AGENT_PORT}\"");
         }
     }

@@ -145,9 +145,11 @@ impl Objects {
 
 /// A site whose servers answer.
 pub(super) struct Stage {
-    director: Option<Process>,
+    pub(super) director: Option<Process>,
+    /// One for each server of the site, in its order.
+    pub(super) servers: Vec<Process>,
     /// Held until they are to end.
-    _servers: Vec<Process>,
+    _agents: Vec<Process>,
     pub(super) site: Site,
     folder: Folder,
 }
@@ -168,7 +170,7 @@ impl Stage {
             ..Plan::default()
         })?;
         let folder = Folder::make(false)?;
-        let mut servers = Vec::new();
+        let (mut servers, mut agents) = (Vec::new(), Vec::new());
         for place in site.servers() {
             let objects = objects.folder.path();
             let command = engine.command(&site, place, options, objects, folder.path())?;
@@ -176,13 +178,14 @@ impl Stage {
             let mut process = Process::spawn(command, &log)?;
             process.listen(|_| {})?;
             servers.push(process);
-            if options.drains > 0 {
-                servers.push(start_agent(&site, place, options, &folder)?);
+            if options.has_agents() {
+                agents.push(start_agent(&site, place, options, &folder)?);
             }
         }
         let stage = Self {
             director: None,
-            _servers: servers,
+            servers,
+            _agents: agents,
             site,
             folder,
         };
@@ -226,15 +229,20 @@ impl Stage {
             .collect()
     }
 
-    /// Runs `load` on all client hosts.
-    ///
-    /// `takes_orders`: servers are drained and added again meanwhile, as often as the options say.
-    pub(super) fn load(
-        &mut self,
-        options: &Options,
-        load: &Load,
-        takes_orders: bool,
-    ) -> anyhow::Result<Sample> {
+    /// Returns objects of another size at the addresses of `targets`.
+    pub(super) fn targets_of(targets: &[Target], object_bytes: u64) -> Vec<Target> {
+        let path = object_path(object_bytes);
+        let targets = targets.iter().cloned();
+        targets
+            .map(|target| Target {
+                path: path.clone(),
+                ..target
+            })
+            .collect()
+    }
+
+    /// Starts `load` on all client hosts.
+    pub(super) fn crew(&self, options: &Options, load: &Load) -> anyhow::Result<Crew> {
         let hosts = self.site.clients();
         let each = Crew::parts(load.clients.div_ceil(hosts.len() as u32));
         let parts = load.split(each * hosts.len() as u32);
@@ -244,7 +252,19 @@ impl Stage {
             command.args(["bench", "serve-load"]);
             (command, part)
         });
-        let crew = Crew::start(parts.collect())?;
+        Ok(Crew::start(parts.collect())?)
+    }
+
+    /// Runs `load` on all client hosts.
+    ///
+    /// `takes_orders`: servers are drained and added again meanwhile, as often as the options say.
+    pub(super) fn load(
+        &mut self,
+        options: &Options,
+        load: &Load,
+        takes_orders: bool,
+    ) -> anyhow::Result<Sample> {
+        let crew = self.crew(options, load)?;
         let drains = Some(options.drains).filter(|count| takes_orders && *count > 0);
         let mut drains =
             drains.map(|count| Drains::new(&self.site, &options.program, count, options.window));
