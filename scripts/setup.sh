@@ -9,8 +9,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-# command:package, for what tests need beyond Rust, a C compiler and make. One place: add here. nginx, XRootD and GridFTP
-# with curl, xrdcp, davix-get, gfal-copy and globus-url-copy are servers behind a director with their own clients.
+# command:package, for what tests need beyond Rust, a C compiler and make. One place: add here. nginx, XRootD and
+# GridFTP are servers behind a director; curl, xrdcp, davix-get, gfal-copy and globus-url-copy are their clients.
 test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     nft:nftables ip:iproute2 tc:iproute2 faketime:faketime
     ssh:openssh-client sshd:openssh-server ansible-playbook:ansible-core promtool:prometheus
@@ -21,7 +21,7 @@ test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     davix-get:davix gfal-copy:gfal2-util-scripts
     globus-gridftp-server:globus-gridftp-server-progs globus-url-copy:globus-gass-copy-progs'
 
-# file:package, for what is no command: real ZeroMQ, for C and for Debian's Python; what gfal-copy loads for each protocol.
+# file:package, for what is no command: real ZeroMQ, for C and for Debian's Python; plugins of gfal-copy by protocol.
 gfal_plugins=/usr/lib/$(uname -m)-linux-gnu/gfal2-plugins/libgfal_plugin
 test_files="/usr/include/zmq.h:libzmq3-dev /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq
     ${gfal_plugins}_file.so:gfal2-plugin-file ${gfal_plugins}_gridftp.so:gfal2-plugin-gridftp
@@ -106,7 +106,9 @@ disable_services() {
     *haproxy*) systemctl disable haproxy.service >/dev/null 2>&1 || true ;;
     esac
     case "$missing" in
-    *globus-gridftp*) systemctl disable globus-gridftp-server.service globus-gridftp-sshftp.service >/dev/null 2>&1 || true ;;
+    *globus-gridftp*)
+        systemctl disable globus-gridftp-server.service globus-gridftp-sshftp.service >/dev/null 2>&1 || true
+        ;;
     esac
     case "$missing" in
     *nginx*) systemctl disable nginx.service >/dev/null 2>&1 || true ;;

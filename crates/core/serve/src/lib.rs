@@ -1,9 +1,9 @@
 //! The brain of a director: which server of a service gets a connection, and how that changes without breaking one.
 //!
 //! A [`Service`] is a virtual address and the servers behind it. Connections fall into slots by a hash of the client's
-//! address and port ([`Affinity::slot_of`]); a table names the server of each slot. It is dealt out by the policy `maglev`, so
-//! two directors with one configuration agree and never talk. The table follows health, drains and weights; a data
-//! plane of the machine carries it out.
+//! address and port ([`Affinity::slot_of`]); a table names the server of each slot. It is dealt out by the policy
+//! `maglev`, so two directors with one configuration agree and never talk. The table follows health, drains and
+//! weights; a data plane of the machine carries it out.
 //!
 //! **Pin on change.** A slot that leaves a server that is well moves in three steps, so that no connection breaks:
 //!

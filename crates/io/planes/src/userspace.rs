@@ -2,8 +2,8 @@
 //!
 //! Both directions go through pipes of the kernel (`splice`), so no byte is copied into this process. It needs no
 //! rights, and costs what a proxy costs: every byte passes the director. A connection stays with its server as long
-//! as it lives, whatever the table says meanwhile. With the affinity of clients so does a client: further connections go
-//! where those go that it has.
+//! as it lives, whatever the table says meanwhile. With the affinity of clients so does a client: further connections
+//! go where those go that it has.
 
 mod clients;
 mod pump;

@@ -17,7 +17,7 @@ struct Client {
     server: At,
     /// Connections to the server that are being made or go on.
     connections: usize,
-    /// Those that go on.
+    /// Connections that go on.
     made: usize,
 }
 

@@ -145,10 +145,11 @@ fn data_of_gridftp_goes_straight_or_with_the_client() {
 
 #[test]
 fn gridftp_asks_for_certificates_or_for_none() {
+    let account = service("").data.user;
     let open = rendered("gridftp", "", true);
     assert_has(
         &open.files[0].text,
-        &["allow_anonymous 1\nanonymous_user nobody\n"],
+        &[&format!("allow_anonymous 1\nanonymous_user {account}\n")],
     );
     assert_has(
         &open.clients[0],
