@@ -1,11 +1,12 @@
 #!/bin/sh
 # Brings this machine to where `make demo` or `make test` works, or says in one line what is missing.
 #
-#     scripts/setup.sh demo|test|zookeeper|kafka|spark|s3
+#     scripts/setup.sh demo|test|zookeeper|kafka|spark|s3|guest
 #
 # Installs Debian packages when it runs as root, and builds the pages of web/ where there is Node.js. `test` and
 # `zookeeper` fetch the jars of a ZooKeeper server, `test` and `kafka` those of a broker of Kafka, `test` and `spark`
-# PySpark, `test` and `s3` SeaweedFS; `test` builds mdBook. Asks nothing; a second call does nothing.
+# PySpark, `test` and `s3` SeaweedFS, `test` and `guest` a kernel for emulated guests; `test` builds mdBook. Asks
+# nothing; a second call does nothing.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -19,7 +20,8 @@ test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     collectd:collectd-core victoria-metrics:victoria-metrics influxd:influxdb
     nginx:nginx-light haproxy:haproxy xrootd:xrootd-server xrdcp:xrootd-client curl:curl litmus:litmus openssl:openssl
     davix-get:davix gfal-copy:gfal2-util-scripts
-    globus-gridftp-server:globus-gridftp-server-progs globus-url-copy:globus-gass-copy-progs'
+    globus-gridftp-server:globus-gridftp-server-progs globus-url-copy:globus-gass-copy-progs
+    qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio'
 
 # file:package, for what is no command: real ZeroMQ, for C and for Debian's Python; plugins of gfal-copy by protocol.
 gfal_plugins=/usr/lib/$(uname -m)-linux-gnu/gfal2-plugins/libgfal_plugin
@@ -192,6 +194,27 @@ need_s3() {
     fi
 }
 
+# Debian's kernel for clouds, unpacked and not installed, 27 MB: that of the emulated guest in which the plane of IPVS
+# is tested, as the kernels of many machines have no IPVS.
+need_guest() {
+    place=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/guest-kernel
+    [ -z "${SHEAF_GUEST_KERNEL:-}" ] || return 0
+    [ "$(uname -m)" = x86_64 ] && has apt-get && has dpkg-deb || return 0
+    [ ! -d "$place/lib/modules" ] || return 0
+    package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null \
+        | sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p')
+    echo "setup: fetching ${package:-the kernel for clouds} into $place"
+    mkdir -p "$place.part" || fail "cannot make $place.part"
+    if [ -n "$package" ] && (cd "$place.part" && apt-get download -q "$package" >/dev/null 2>&1) \
+        && dpkg-deb -x "$place.part"/linux-image-*.deb "$place.part"; then
+        rm -f "$place.part"/linux-image-*.deb
+        mv "$place.part" "$place"
+    else
+        rm -rf "$place.part"
+        echo 'setup: no kernel for clouds: the test of the plane of IPVS is skipped'
+    fi
+}
+
 # Every jar of $list that is not there yet, under a temporary name until its sum is known to be right.
 fetch_jars() {
     grep -v '^#' "$list" | while read -r sum path; do
@@ -264,6 +287,7 @@ test)
     need_kafka
     need_spark
     need_s3
+    need_guest
     need_mdbook
     need_pages
     ;;
@@ -283,8 +307,12 @@ s3)
     need_packages
     need_s3
     ;;
+guest)
+    need_packages
+    need_guest
+    ;;
 *)
-    echo 'usage: scripts/setup.sh demo|test|zookeeper|kafka|spark|s3' >&2
+    echo 'usage: scripts/setup.sh demo|test|zookeeper|kafka|spark|s3|guest' >&2
     exit 2
     ;;
 esac

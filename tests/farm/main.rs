@@ -13,6 +13,7 @@ mod consume;
 mod delivery;
 mod ends;
 mod faults;
+mod guest;
 mod harness;
 mod hosts;
 mod icns;

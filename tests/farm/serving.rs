@@ -1,28 +1,42 @@
 //! Directors, servers and clients in namespaces: no connection breaks by a drain, a director that dies, a server that
 //! comes back.
 
+mod by_client;
+mod held;
+
+use crate::guest;
 use crate::harness::{PROGRAM, farm_turn};
+use held::{Held, PATIENCE, PORT, serve, transfer};
 use serde_json::Value;
 use sheaf_testbed::net;
 use sheaf_testbed::site::{Place, Plan, Site};
+use sheaf_testbed::tool;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections of a test by family.
 const CLIENTS: usize = 60;
-/// Port of the service.
-const PORT: u16 = 8080;
+/// Command of the plane `haproxy`, and its package of Debian.
+const HAPROXY: (&str, &str) = ("haproxy", "haproxy");
 
 /// Returns whether namespaces can be made here; reports it if not, and fails where skipping is not allowed.
 pub(crate) fn can_run(test: &str) -> bool {
-    match net::needs() {
+    can_run_with(test, &[])
+}
+
+/// Whether a test can run that needs `tools`: commands with their packages of Debian.
+fn can_run_with(test: &str, tools: &[(&str, &str)]) -> bool {
+    let mut lacking = tools.iter().filter(|(tool, _)| tool::find(tool).is_none());
+    let lacking = lacking.next().map(|(tool, package)| {
+        format!("{tool} is not there; on Debian: apt-get install {package}")
+    });
+    let needs = net::needs().map_err(|why| why.to_string());
+    match needs.and(lacking.map_or(Ok(()), Err)) {
         Ok(()) => true,
         Err(why) => {
             let is_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
@@ -43,67 +57,6 @@ impl Drop for Ending {
     }
 }
 
-/// Connection of a client: server that it is at.
-struct Held {
-    stream: TcpStream,
-    server: String,
-}
-
-impl Held {
-    /// Opens a connection and reads the name of its server.
-    fn open(address: SocketAddr) -> std::io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let mut held = Self {
-            stream,
-            server: String::new(),
-        };
-        held.server = held.name()?;
-        Ok(held)
-    }
-
-    fn name(&mut self) -> std::io::Result<String> {
-        let mut name = [0; 3];
-        self.stream.read_exact(&mut name)?;
-        Ok(String::from_utf8_lossy(&name).trim().to_owned())
-    }
-
-    /// Whether the connection still reaches its server.
-    fn is_well(&mut self) -> bool {
-        self.stream.write_all(b"x").is_ok() && self.name().is_ok_and(|name| name == self.server)
-    }
-}
-
-/// Serves in a place: each connection gets the name of the server, and again for each byte.
-fn serve(site: &Site, place: &Place, is_open: Arc<AtomicBool>) {
-    let name = format!("{:<3}", place.name);
-    let bind = move || TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT));
-    let listener = site.inside(place, bind).expect("a thread in the place");
-    let listener = listener
-        .join()
-        .expect("no panic")
-        .expect("the place")
-        .expect("a port");
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            if !is_open.load(Ordering::Relaxed) {
-                return; // The listener is closed: connections are refused.
-            }
-            let name = name.clone();
-            std::thread::spawn(move || {
-                let mut byte = [0];
-                let _ = stream.write_all(name.as_bytes());
-                while stream.read(&mut byte).is_ok_and(|found| found > 0) {
-                    if stream.write_all(name.as_bytes()).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-}
-
 /// Site with servers that serve, agents, and a director.
 struct Stage {
     site: Site,
@@ -115,11 +68,23 @@ struct Stage {
 
 impl Stage {
     fn new(servers: usize, plane: &str, has_agents: bool) -> Self {
-        Self::with(servers, 1, plane, "", has_agents)
+        let mut stage = Self::build(servers, plane, has_agents);
+        stage.start_director();
+        stage
     }
 
-    /// Builds a site with so many client hosts, and a service with further `keys`.
-    fn with(servers: usize, clients: usize, plane: &str, keys: &str, has_agents: bool) -> Self {
+    /// Builds all but the director.
+    fn build(servers: usize, plane: &str, has_agents: bool) -> Self {
+        Self::build_with((servers, 1), plane, "", has_agents)
+    }
+
+    /// Builds all but the director: servers and client hosts, and a service with further `keys`.
+    fn build_with(
+        (servers, clients): (usize, usize),
+        plane: &str,
+        keys: &str,
+        has_agents: bool,
+    ) -> Self {
         let plan = Plan {
             servers,
             clients,
@@ -150,18 +115,22 @@ impl Stage {
                 stage._agents.push(agent);
             }
         }
-        stage.start_director();
         stage
     }
 
     fn write_config(&self, plane: &str, keys: &str, has_agents: bool) {
         let mut text = format!(
-            "[director]\nplane = \"{plane}\"\ninterface = \"eth0\"\nstate = \"{}\"\n[[service]]\nname = \"files\"\n\
+            "[director]\nplane = \"{plane}\"\ninterface = \"eth0\"\nstate = \"{}\"\nfolder = \"{}\"\non_stop = \"undo\"\n[[service]]\nname = \"files\"\n\
              addresses = [\"{}\", \"{}\"]\nport = {PORT}\n{keys}\n",
             self.folder.path().join("state.json").display(),
+            self.folder.path().join("run").display(),
             self.site.virtual_v4(),
             self.site.virtual_v6()
         );
+        if plane == "ipvs" {
+            // An emulated guest is slow.
+            text += "health = { every_ms = 1000, timeout_ms = 5000 }\n";
+        }
         for place in self.site.servers() {
             let Place { name, v4, v6, .. } = place;
             text += &format!(
@@ -174,11 +143,15 @@ impl Stage {
         std::fs::write(self.folder.path().join("gateway.toml"), text).expect("the file is written");
     }
 
-    fn start_director(&mut self) {
+    fn director_command(&self) -> Command {
         let config = self.folder.path().join("gateway.toml");
         let mut command = self.site.command(self.site.director(0), PROGRAM);
         command.args(["serve", "run", "--config"]).arg(config);
-        self.director = Some(start(&mut command, "The director runs"));
+        command
+    }
+
+    fn start_director(&mut self) {
+        self.director = Some(start(&mut self.director_command(), "The director runs"));
         let servers = self.site.servers().len();
         self.wait(|status| {
             let all = status["servers"].as_array().expect("servers");
@@ -213,6 +186,46 @@ impl Stage {
         let text = self.ok(&["status", "--json"]);
         let status: Value = serde_json::from_str(&text).expect("the state is JSON");
         status[0]["services"][0].clone()
+    }
+
+    /// Packets or connections to each server, and bytes.
+    fn counted(&self) -> BTreeMap<String, (u64, u64)> {
+        let text = self.ok(&["status", "--json"]);
+        let status: Value = serde_json::from_str(&text).expect("the state is JSON");
+        let counted = status[0]["counted"]["files"].as_object();
+        let counted = counted.expect("counters").iter();
+        let number = |value: &Value| value.as_u64().expect("a number");
+        counted
+            .map(|(name, one)| {
+                let pair = (number(&one["packets"]), number(&one["bytes"]));
+                (name.clone(), pair)
+            })
+            .collect()
+    }
+
+    /// Stops the director with a signal, and waits for its end.
+    fn stop_director(&mut self) {
+        let mut director = self.director.take().expect("a director");
+        let pid = rustix::process::Pid::from_child(&director.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        let status = director.0.wait().expect("it is waited for");
+        assert!(status.success(), "{status}");
+    }
+
+    /// Whether connections are taken, by address.
+    fn connect_now(&self) -> [bool; 2] {
+        let addresses: [IpAddr; 2] = [self.site.virtual_v4().into(), self.site.virtual_v6().into()];
+        let open = move || {
+            addresses.map(|address| {
+                let address = SocketAddr::new(address, PORT);
+                TcpStream::connect_timeout(&address, Duration::from_secs(5)).is_ok()
+            })
+        };
+        let thread = self
+            .site
+            .inside(self.site.client(0), open)
+            .expect("a thread in the place");
+        thread.join().expect("no panic").expect("the place")
     }
 
     /// Metrics of the director, by series.
@@ -310,9 +323,9 @@ fn assert_well(all: &mut [Held]) {
 }
 
 /// Runs the suite that every plane has to pass.
-fn contract(plane: &str, is_explained: bool) {
+fn contract(plane: &str, is_explained: bool, has_agents: bool) {
     let _turn = farm_turn();
-    let stage = Stage::new(3, plane, true);
+    let mut stage = Stage::new(3, plane, has_agents);
     let mut held = stage.connect(2 * CLIENTS);
     assert_eq!(by_server(&held).len(), 3, "{:?}", by_server(&held));
     if is_explained {
@@ -322,6 +335,13 @@ fn contract(plane: &str, is_explained: bool) {
             let explained: Value = serde_json::from_str(&text).expect("JSON");
             assert_eq!(explained["server"], held.server.as_str(), "{text}");
         }
+    }
+    let mut transfers = Vec::new();
+    for server in ["s1", "s2", "s3"] {
+        let at = held.iter().position(|held| held.server == server);
+        let mut held = held.swap_remove(at.expect("each server has connections"));
+        held.begin_transfer().expect("it begins");
+        transfers.push(held);
     }
     // Two drains at once, while connections are opened and used.
     let dry = stage.ok(&["drain", "files/s1", "--dry-run"]);
@@ -334,6 +354,15 @@ fn contract(plane: &str, is_explained: bool) {
     assert_well(&mut held);
     stage.wait(|status| status["step"] == "steady" && status["moving"] == 0);
     assert_well(&mut held);
+    for mut held in transfers {
+        let rest = held.end_transfer().expect("a drain breaks no transfer");
+        assert!(transfer().ends_with(&rest), "{}", held.server);
+    }
+    let counted = stage.counted();
+    assert_eq!(counted.len(), 3, "{counted:?}");
+    let packets: u64 = counted.values().map(|(packets, _)| packets).sum();
+    assert!(packets >= held.len() as u64, "{counted:?}");
+    assert!(counted.values().all(|(_, bytes)| *bytes > 0), "{counted:?}");
     let fresh = stage.connect(CLIENTS);
     assert_eq!(by_server(&fresh).keys().collect::<Vec<_>>(), ["s3"]);
     let refused = stage.order(&["drain", "files/s3"]);
@@ -377,113 +406,90 @@ fn contract(plane: &str, is_explained: bool) {
     }
     let forwarded = "serve_forwarded_packets_total{server=\"s3\",service=\"files\"}";
     assert_ne!(metrics[forwarded], "0");
+    // A director that stops removes what its plane has made.
+    stage.stop_director();
+    assert_eq!(stage.connect_now(), [false, false]);
 }
 
 #[test]
 fn the_plane_of_nftables_breaks_no_connection() {
     if can_run("the_plane_of_nftables_breaks_no_connection") {
-        contract("nft", true);
+        contract("nft", true, true);
+    }
+}
+
+#[test]
+fn the_plane_of_nftables_with_nat_breaks_no_connection() {
+    if can_run("the_plane_of_nftables_with_nat_breaks_no_connection") {
+        contract("nft-nat", true, true);
+    }
+}
+
+/// Runs in the guest of `the_plane_of_ipvs_breaks_no_connection_in_a_guest`, and on any machine that has IPVS.
+#[test]
+#[ignore = "needs a kernel with ip_vs (modprobe ip_vs)"]
+fn the_plane_of_ipvs_breaks_no_connection() {
+    if can_run("the_plane_of_ipvs_breaks_no_connection") {
+        contract("ipvs", true, true);
+        outlives_its_director("ipvs", true);
+    }
+}
+
+#[test]
+fn the_plane_of_ipvs_breaks_no_connection_in_a_guest() {
+    let test = "the_plane_of_ipvs_breaks_no_connection_in_a_guest";
+    match guest::Guest::find() {
+        Ok(guest) => {
+            let _turn = farm_turn();
+            let console = guest.run_test("serving::the_plane_of_ipvs_breaks_no_connection");
+            println!("{console}");
+        }
+        Err(why) => {
+            let is_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+            assert!(!is_ci, "{test} must run in CI: {why}");
+            eprintln!("{test} skipped: {why}");
+        }
+    }
+}
+
+#[test]
+fn a_kernel_without_ipvs_is_named() {
+    let test = "a_kernel_without_ipvs_is_named";
+    if !can_run(test) || std::path::Path::new("/proc/net/ip_vs").exists() {
+        eprintln!("{test} skipped: it needs namespaces, and a kernel without ip_vs");
+        return;
+    }
+    let _turn = farm_turn();
+    let stage = Stage::build(1, "ipvs", false);
+    let mut director = stage.director_command();
+    let output = director.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut director = Ending(output.spawn().expect("the program starts"));
+    let log = BufReader::new(director.0.stderr.take().expect("it is piped"));
+    let named = log
+        .lines()
+        .map_while(Result::ok)
+        .any(|line| line.contains("this kernel has no ip_vs (modprobe ip_vs)"));
+    assert!(named);
+}
+
+#[test]
+fn the_plane_of_haproxy_breaks_no_connection() {
+    if can_run_with("the_plane_of_haproxy_breaks_no_connection", &[HAPROXY]) {
+        contract("haproxy", true, true);
     }
 }
 
 #[test]
 fn the_plane_in_user_space_breaks_no_connection() {
     if can_run("the_plane_in_user_space_breaks_no_connection") {
-        contract("userspace", false);
+        contract("userspace", true, false);
     }
 }
 
-/// Client hosts of a test by client, each two clients: one of each family.
-const HOSTS: usize = 12;
-
-/// Checks that each client is at one server, and returns where the clients are.
-#[track_caller]
-fn clients_of(held: &[Held]) -> BTreeMap<IpAddr, String> {
-    let mut clients = BTreeMap::new();
-    for held in held {
-        let address = held.stream.local_addr().expect("an address").ip();
-        let at = clients
-            .entry(address)
-            .or_insert_with(|| held.server.clone());
-        assert_eq!(
-            *at, held.server,
-            "connections of {address} are at two servers"
-        );
-    }
-    clients
-}
-
-/// Runs the suite of planes where all connections of a client go to one server.
-fn contract_by_client(plane: &str, is_explained: bool) {
+/// Kills a director, and starts the next one.
+fn outlives_its_director(plane: &str, has_agents: bool) {
     let _turn = farm_turn();
-    let stage = Stage::with(3, HOSTS, plane, "affinity = \"client\"", true);
-    let connect = |each: usize| -> Vec<Held> {
-        let all = (0..HOSTS).flat_map(|host| stage.connect_from(host, each));
-        all.collect()
-    };
-    let mut held = connect(4);
-    let before = clients_of(&held);
-    assert_eq!(before.len(), 2 * HOSTS);
-    let mut servers: Vec<&str> = before.values().map(String::as_str).collect();
-    servers.sort_unstable();
-    servers.dedup();
-    assert!(servers.len() > 1, "{before:?}");
-    if is_explained {
-        for (client, server) in &before {
-            let client = SocketAddr::new(*client, 1).to_string();
-            let text = stage.ok(&["explain", "files", &client, "--json"]);
-            let explained: Value = serde_json::from_str(&text).expect("JSON");
-            assert_eq!(explained["server"], server.as_str(), "{text}");
-        }
-    }
-    // Clients with connections stay during a drain, with their new ones, and nothing breaks.
-    let drained = before.values().next().expect("there are clients").clone();
-    stage.ok(&["drain", &format!("files/{drained}")]);
-    held.extend(connect(2));
-    stage.wait(|status| status["step"] == "steady" && status["moving"] == 0);
-    held.extend(connect(2));
-    assert_well(&mut held);
-    assert_eq!(clients_of(&held), before);
-    // Without connections they go elsewhere.
-    held.retain(|held| held.server != drained);
-    stage.ok(&[
-        "drain",
-        &format!("files/{drained}"),
-        "--wait",
-        "--timeout",
-        "60s",
-    ]);
-    held.extend(connect(2));
-    let after = clients_of(&held);
-    assert!(after.values().all(|server| *server != drained), "{after:?}");
-    for (client, server) in before.iter().filter(|(_, server)| **server != drained) {
-        assert_eq!(after[client], *server, "{client} had no reason to move");
-    }
-    assert_well(&mut held);
-    assert_eq!(stage.status()["given_up"], 0);
-}
-
-#[test]
-fn the_plane_of_nftables_keeps_the_connections_of_a_client_together() {
-    if can_run("the_plane_of_nftables_keeps_the_connections_of_a_client_together") {
-        contract_by_client("nft", true);
-    }
-}
-
-#[test]
-fn the_plane_in_user_space_keeps_the_connections_of_a_client_together() {
-    if can_run("the_plane_in_user_space_keeps_the_connections_of_a_client_together") {
-        contract_by_client("userspace", true);
-    }
-}
-
-#[test]
-fn connections_outlive_their_director_and_the_next_one_takes_them_over() {
-    if !can_run("connections_outlive_their_director_and_the_next_one_takes_them_over") {
-        return;
-    }
-    let _turn = farm_turn();
-    let mut stage = Stage::new(3, "nft", true);
+    let mut stage = Stage::new(3, plane, has_agents);
     let mut held = stage.connect(2 * CLIENTS);
     stage.ok(&["drain", "files/s2"]);
     let before = stage.wait(|status| status["step"] == "steady" && status["moving"] == 0);
@@ -497,11 +503,34 @@ fn connections_outlive_their_director_and_the_next_one_takes_them_over() {
         "the drain is in the state file"
     );
     assert_eq!(after["servers"][1]["is_draining"], true);
+    assert_eq!(after["servers"][1]["is_drained"], false, "{after:#}");
     held.extend(stage.connect(CLIENTS));
     assert_well(&mut held);
     stage.ok(&["add", "files/s2"]);
     stage.wait(|status| status["step"] == "steady" && status["moving"] == 0);
     assert_well(&mut held);
+}
+
+#[test]
+fn connections_outlive_their_director_and_the_next_one_takes_them_over() {
+    if can_run("connections_outlive_their_director_and_the_next_one_takes_them_over") {
+        outlives_its_director("nft", true);
+    }
+}
+
+#[test]
+fn connections_under_nat_outlive_their_director_as_well() {
+    if can_run("connections_under_nat_outlive_their_director_as_well") {
+        outlives_its_director("nft-nat", false);
+    }
+}
+
+#[test]
+fn an_haproxy_outlives_its_director_and_the_next_one_goes_on_with_it() {
+    let test = "an_haproxy_outlives_its_director_and_the_next_one_goes_on_with_it";
+    if can_run_with(test, &[HAPROXY]) {
+        outlives_its_director("haproxy", false);
+    }
 }
 
 #[test]
@@ -518,6 +547,32 @@ fn without_agents_connections_stay_as_well() {
     assert_well(&mut held);
     let counts = by_server(&stage.connect(20));
     assert_eq!(counts.keys().collect::<Vec<_>>(), ["s2"]);
+}
+
+#[test]
+fn behind_nat_clients_of_a_server_that_died_are_reset() {
+    if !can_run("behind_nat_clients_of_a_server_that_died_are_reset") {
+        return;
+    }
+    let _turn = farm_turn();
+    let stage = Stage::new(3, "nft-nat", false);
+    let mut held = stage.connect(CLIENTS);
+    let dead = &stage.site.server(0).namespace;
+    let words = ["-n", dead, "link", "set", "eth0", "down"];
+    tool::run("ip", words).expect("the link goes down");
+    let is_gone = |server: &Value| server["is_up"] == false && server["pins"] == 0;
+    stage.wait(|status| is_gone(&status["servers"][0]) && status["step"] == "steady");
+    let end = Instant::now() + PATIENCE;
+    for held in held.iter_mut().filter(|held| held.server == "s1") {
+        held.stream
+            .write_all(b"x")
+            .expect("the client knows nothing");
+        let error = held.name().expect_err("the server is dead");
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        assert!(Instant::now() < end, "a client waited");
+    }
+    held.retain(|held| held.server != "s1");
+    assert_well(&mut held);
 }
 
 #[test]
@@ -540,9 +595,9 @@ fn a_file_of_a_director_with_a_fault_is_refused_by_name() {
         ),
         (
             format!(
-                "[director]\nplane = \"userspace\"\n{service}backend = \"gridftp\"\naffinity = \"client\"\n"
+                "[director]\nplane = \"nft-nat\"\ninterface = \"eth0\"\n{service}affinity = \"client\"\n"
             ),
-            "found data.ports = none",
+            "found affinity = \"client\"",
         ),
     ] {
         std::fs::write(&path, text).expect("the file is written");

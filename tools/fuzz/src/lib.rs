@@ -9,6 +9,8 @@ mod builder;
 mod detector;
 #[cfg(feature = "node")]
 mod disk;
+#[cfg(feature = "node")]
+mod http;
 mod ledger;
 mod monitoring;
 mod ops;
@@ -24,6 +26,8 @@ pub use builder::builder;
 pub use detector::{check_stf, cut, km3net, rdh, stf_file, xtc2};
 #[cfg(feature = "node")]
 pub use disk::{farm_file, feed_record, tf_file};
+#[cfg(feature = "node")]
+pub use http::http_request;
 pub use ledger::{ledger_files, ledger_message, majority};
 pub use monitoring::{
     collectd, exposition, intake, line_protocol, opentelemetry, remote_write, statsd,
@@ -52,6 +56,8 @@ pub const TARGETS: &[Target] = &[
     #[cfg(feature = "node")]
     ("feed_record", feed_record),
     ("frame", frame),
+    #[cfg(feature = "node")]
+    ("http_request", http_request),
     ("intake", intake),
     ("km3net", km3net),
     ("ledger_files", ledger_files),

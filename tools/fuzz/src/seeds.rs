@@ -2,6 +2,7 @@
 //!
 //! `cargo run -p sheaf-fuzz --example seeds` writes them; a test holds the corpus against them.
 
+mod http;
 mod monitoring;
 mod zeromq;
 
@@ -52,6 +53,7 @@ pub fn all() -> std::io::Result<Vec<Seed>> {
     seeds.extend(histories());
     seeds.extend(ledger());
     seeds.extend(disk()?);
+    seeds.extend(http::all());
     seeds.extend(zeromq::all());
     seeds.extend(monitoring::all());
     seeds.extend(files(&folder().join("../.."))?);

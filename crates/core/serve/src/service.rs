@@ -40,7 +40,8 @@ pub enum Action {
         wanted: Box<Wanted>,
     },
     /// Ask the agent of the server for its connections to the virtual addresses, and report by
-    /// [`Service::handle_flows`] or [`Service::handle_no_flows`].
+    /// [`Service::handle_flows`] or [`Service::handle_no_flows`]; or the plane, and report by
+    /// [`Service::handle_listed`].
     AskFlows {
         /// The server.
         server: ServerId,
@@ -193,6 +194,10 @@ pub struct Service {
     apply_error: Option<String>,
     apply_again_at: Option<Timestamp>,
     has_changed: bool,
+    /// Whether the plane lists connections, and no agent has to.
+    is_listed_by_plane: bool,
+    /// Whether the plane has a hash of its own, and slots are shares alone.
+    is_spread_by_plane: bool,
     /// When the first table is made, though not every server has been checked.
     begin_at: Timestamp,
     questions: u64,
@@ -229,6 +234,8 @@ impl Service {
             apply_error: None,
             apply_again_at: None,
             has_changed: true,
+            is_listed_by_plane: false,
+            is_spread_by_plane: false,
             begin_at: now + first * 2,
             questions: 0,
             weights_at: now,
@@ -258,6 +265,16 @@ impl Service {
         };
         self.servers.insert(id, server);
         id
+    }
+
+    /// Has the plane asked for connections ([`handle_listed`](Self::handle_listed)), and not the agents of the servers.
+    pub fn list_by_plane(&mut self) {
+        self.is_listed_by_plane = true;
+    }
+
+    /// Takes that the plane spreads connections by a hash of its own: slots are shares alone.
+    pub fn spread_by_plane(&mut self) {
+        self.is_spread_by_plane = true;
     }
 
     /// Configuration as it began.
@@ -299,13 +316,20 @@ impl Service {
 
     /// Takes the connections of a server to the virtual addresses, listed after [`Action::AskFlows`].
     pub fn handle_flows(&mut self, now: Timestamp, id: ServerId, question: u64, flows: &[Flow]) {
+        if let Some(server) = self.servers.get_mut(&id) {
+            server.answered_at = Some(now);
+        }
+        self.handle_listed(now, id, question, flows);
+    }
+
+    /// Takes the connections of a server as the plane lists them, which says nothing about the server itself.
+    pub fn handle_listed(&mut self, now: Timestamp, id: ServerId, question: u64, flows: &[Flow]) {
         let connections = flows.len();
         let affinity = self.config.affinity;
         let flows: BTreeSet<Flow> = flows.iter().map(|flow| affinity.key(*flow)).collect();
         let Some(server) = self.servers.get_mut(&id) else {
             return;
         };
-        server.answered_at = Some(now);
         if question <= server.answered {
             return; // An older list knows less.
         }
@@ -514,12 +538,11 @@ impl Service {
     /// from time to time.
     fn ask(&mut self, now: Timestamp) {
         for (id, losing) in &mut self.losing {
-            let has_agent = self
-                .servers
-                .get(id)
-                .is_some_and(|one| one.config.agent.is_some());
+            let server = self.servers.get(id);
+            let is_listed =
+                self.is_listed_by_plane || server.is_some_and(|one| one.config.agent.is_some());
             let is_due = losing.ask_at.is_some_and(|at| now >= at);
-            if has_agent && is_due && losing.question.is_none() {
+            if is_listed && is_due && losing.question.is_none() {
                 self.questions += 1;
                 losing.question = Some(self.questions);
                 self.actions.push_back(Action::AskFlows {

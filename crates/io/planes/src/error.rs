@@ -69,6 +69,43 @@ pub enum PlaneError {
         /// Error of the operating system.
         error: std::io::Error,
     },
+    /// File or socket that cannot be used.
+    #[error("{path}: {error}")]
+    File {
+        /// Path.
+        path: std::path::PathBuf,
+        /// Error of the operating system.
+        error: std::io::Error,
+    },
+    /// Kernel without IPVS.
+    #[error("this kernel has no ip_vs (modprobe ip_vs)")]
+    NoIpvs,
+    /// Request that the kernel has refused.
+    #[error("the kernel refused {what}: {error}")]
+    Kernel {
+        /// Request.
+        what: &'static str,
+        /// Error of the operating system.
+        error: std::io::Error,
+    },
+    /// Setting of the kernel that a plane needs otherwise.
+    #[error("found {setting} = {found}, expected {expected}; sysctl -w {setting}={expected}")]
+    Setting {
+        /// Name, as `sysctl` has it.
+        setting: &'static str,
+        /// Value as found.
+        found: String,
+        /// Value that fits.
+        expected: &'static str,
+    },
+    /// Process that cannot be stopped.
+    #[error("{tool} cannot be stopped: {error}")]
+    Stop {
+        /// Program.
+        tool: &'static str,
+        /// Error of the operating system.
+        error: std::io::Error,
+    },
     /// Thread or runtime that does not start.
     #[error("a thread of the plane cannot be started: {0}")]
     Thread(std::io::Error),

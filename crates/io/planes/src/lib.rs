@@ -3,9 +3,13 @@
 //! A [`Plane`] takes the state that a service wants ([`Wanted`]) and makes packets or connections follow it, in one
 //! step that is done or not done. All planes are rows of one table ([`planes`]); they have the same commands, the same
 //! counters, and the same tests. `nft` rewrites the hardware address of packets in the kernel, and answers go from the
-//! server to the client past the director; `userspace` is a proxy that needs no rights.
+//! server to the client past the director; `ipvs` has the director of the kernel do so. `nft-nat` translates addresses.
+//! `userspace` is a proxy that needs no rights, `haproxy` one that outlives the director.
 
 mod error;
+mod haproxy;
+mod ipvs;
+mod netlink;
 mod nft;
 mod plane;
 mod registry;

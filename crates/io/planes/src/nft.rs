@@ -16,6 +16,7 @@
 //!
 //! Rules that have nothing to do are left out. A change is one transaction of `nft`, of elements that differ.
 
+pub(crate) mod nat;
 mod read;
 mod render;
 
@@ -212,7 +213,7 @@ impl Plane for Nft {
     }
 
     fn counters(&mut self, service: &str) -> Result<BTreeMap<String, Counted>, PlaneError> {
-        read::counters(service)
+        read::counters("netdev", &render::table(service))
     }
 
     fn is_out_of_date(&mut self, service: &str) -> Result<bool, PlaneError> {

@@ -4,6 +4,7 @@ use crate::error::PlaneError;
 use serde::{Deserialize, Serialize};
 use sheaf_serve::{Flow, Wanted};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Way in which the machine carries services out.
 pub trait Plane: Send {
@@ -28,6 +29,16 @@ pub trait Plane: Send {
     ///
     /// Why it cannot be read.
     fn counters(&mut self, service: &str) -> Result<BTreeMap<String, Counted>, PlaneError>;
+
+    /// Lists the connections of clients that go on, with the name of their server. Only planes that say so in their
+    /// [row](crate::Registration::lists_connections) know them.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be read.
+    fn connections(&mut self, _service: &str) -> Result<BTreeMap<Flow, String>, PlaneError> {
+        Ok(BTreeMap::new())
+    }
 
     /// Whether what was carried out last is out of date on the side of the machine, for instance because a server has
     /// another network card now, and has to be applied again.
@@ -54,17 +65,21 @@ pub struct PlaneConfig {
     pub interface: String,
     /// Longest time in seconds that connections may stay known whose slot is on the move.
     pub fresh_s: u64,
+    /// Folder of what planes leave running or noted, of this director alone.
+    pub folder: PathBuf,
 }
 
 /// State that a machine follows, by names of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Installed {
-    /// Server of each slot.
+    /// Server of each slot; none where a plane has a hash of its own.
     pub slots: Vec<String>,
     /// Slots on the move.
     pub moving: BTreeMap<u32, String>,
     /// Connections that stay where they are, and those that began while their slot was on the move.
     pub flows: BTreeMap<Flow, String>,
+    /// Shares of new connections, where a plane has a hash of its own.
+    pub weights: BTreeMap<String, u32>,
 }
 
 /// Packets and bytes that have gone to a server.

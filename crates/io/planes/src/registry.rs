@@ -2,7 +2,7 @@
 
 use crate::error::PlaneError;
 use crate::plane::{Plane, PlaneConfig};
-use crate::{nft, userspace};
+use crate::{haproxy, ipvs, nft, userspace};
 
 /// Row of the table of planes.
 pub struct Registration {
@@ -12,8 +12,16 @@ pub struct Registration {
     pub summary: &'static str,
     /// Whether it needs rights over the network of the machine.
     pub needs_root: bool,
+    /// Whether it has to know the interface at which packets of clients come in.
+    pub needs_interface: bool,
     /// Whether packets of servers go to clients past the director.
     pub is_direct_return: bool,
+    /// Whether the plane lists connections of clients ([`Plane::connections`]), so that drains need no agents.
+    pub lists_connections: bool,
+    /// Whether a connection goes to the server of its slot; else slots are shares alone.
+    pub follows_slots: bool,
+    /// Whether it can send all connections of a client to one server.
+    pub keeps_clients: bool,
     make: fn(&PlaneConfig) -> Box<dyn Plane>,
 }
 
@@ -25,14 +33,55 @@ pub fn planes() -> &'static [Registration] {
             name: "nft",
             summary: "rules of nftables: hardware addresses rewritten at ingress, direct return",
             needs_root: true,
+            needs_interface: true,
             is_direct_return: true,
+            lists_connections: false,
+            follows_slots: true,
+            keeps_clients: true,
             make: |config| Box::new(nft::Nft::new(config)),
+        },
+        Registration {
+            name: "nft-nat",
+            summary: "rules of nftables with NAT, for servers without the virtual address",
+            needs_root: true,
+            needs_interface: false,
+            is_direct_return: false,
+            lists_connections: true,
+            follows_slots: true,
+            keeps_clients: false,
+            make: |_| Box::new(nft::nat::Nat::default()),
+        },
+        Registration {
+            name: "ipvs",
+            summary: "IPVS of the kernel with its own Maglev table, direct return",
+            needs_root: true,
+            needs_interface: false,
+            is_direct_return: true,
+            lists_connections: false,
+            follows_slots: false,
+            keeps_clients: false,
+            make: |config| Box::new(ipvs::Ipvs::new(config)),
+        },
+        Registration {
+            name: "haproxy",
+            summary: "an HAProxy that the director runs, tables and drains by its socket",
+            needs_root: false,
+            needs_interface: false,
+            is_direct_return: false,
+            lists_connections: true,
+            follows_slots: true,
+            keeps_clients: false,
+            make: |config| Box::new(haproxy::Haproxy::new(config)),
         },
         Registration {
             name: "userspace",
             summary: "a proxy with splice, without any rights",
             needs_root: false,
+            needs_interface: false,
             is_direct_return: false,
+            lists_connections: true,
+            follows_slots: true,
+            keeps_clients: true,
             make: |_| Box::new(userspace::Userspace::new()),
         },
     ]

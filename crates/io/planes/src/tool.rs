@@ -20,6 +20,11 @@ pub(crate) const IP: Tool = Tool {
     package: "iproute2",
 };
 
+pub(crate) const HAPROXY: Tool = Tool {
+    name: "haproxy",
+    package: "haproxy",
+};
+
 impl Tool {
     /// Runs the program with `words`, and with `input` to read. Returns what it prints.
     pub(crate) fn run(self, words: &[&str], input: &str) -> Result<String, PlaneError> {

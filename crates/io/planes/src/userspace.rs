@@ -16,7 +16,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -36,6 +36,40 @@ struct Shared {
     wanted: RwLock<Arc<Wanted>>,
     counted: Mutex<BTreeMap<String, Arc<Counters>>>,
     clients: Arc<Clients>,
+    /// Connections of clients that go on, with the name of their server.
+    flows: Mutex<BTreeMap<Flow, Arc<str>>>,
+}
+
+/// Connection in the list, until it is dropped.
+struct Listed<'a> {
+    shared: &'a Shared,
+    flow: Flow,
+    server: Arc<str>,
+}
+
+impl<'a> Listed<'a> {
+    fn new(shared: &'a Shared, flow: Flow, server: &str) -> Self {
+        let server: Arc<str> = server.into();
+        shared.flows().insert(flow, Arc::clone(&server));
+        Self {
+            shared,
+            flow,
+            server,
+        }
+    }
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        let mut flows = self.shared.flows();
+        // The client may have taken its port again before this end of the connection was closed.
+        if flows
+            .get(&self.flow)
+            .is_some_and(|at| Arc::ptr_eq(at, &self.server))
+        {
+            flows.remove(&self.flow);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -120,6 +154,7 @@ impl Plane for Userspace {
                 .iter()
                 .map(|(flow, id)| (*flow, name(id)))
                 .collect(),
+            ..Installed::default()
         }))
     }
 
@@ -142,6 +177,17 @@ impl Plane for Userspace {
         Ok(counted.collect())
     }
 
+    fn connections(&mut self, service: &str) -> Result<BTreeMap<Flow, String>, PlaneError> {
+        let Some(serving) = self.services.get(service) else {
+            return Ok(BTreeMap::new());
+        };
+        let flows = serving.shared.flows();
+        let listed = flows
+            .iter()
+            .map(|(flow, server)| (*flow, server.to_string()));
+        Ok(listed.collect())
+    }
+
     fn undo(&mut self, service: &str) -> Result<(), PlaneError> {
         self.services.remove(service);
         Ok(())
@@ -151,6 +197,10 @@ impl Plane for Userspace {
 impl Shared {
     fn wanted(&self) -> Arc<Wanted> {
         Arc::clone(&self.wanted.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn flows(&self) -> MutexGuard<'_, BTreeMap<Flow, Arc<str>>> {
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn counters(&self, server: &str) -> Arc<Counters> {
@@ -173,6 +223,7 @@ impl Serving {
             wanted: RwLock::new(Arc::new(wanted.clone())),
             counted: Mutex::default(),
             clients: Arc::default(),
+            flows: Mutex::default(),
         });
         let (stop, stopped) = watch::channel(false);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -287,6 +338,8 @@ async fn relay(client: TcpStream, peer: SocketAddr, shared: &Shared) -> std::io:
         // Further ports are equal on both sides.
         let is_further = local.port() != wanted.port;
         let port = if is_further { local.port() } else { place.port };
+        // In the list before it is at the server: a list behind a change of the table has all that began before it.
+        let _listed = Listed::new(shared, flow, &place.name);
         let connecting = TcpStream::connect(SocketAddr::new(*own, port));
         match tokio::time::timeout(CONNECT, connecting).await {
             Ok(Ok(_))

@@ -4,8 +4,8 @@ use crate::backend::backend;
 use crate::error::GatewayError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sheaf_planes::{PlaneConfig, planes};
-use sheaf_serve::{ServiceConfig, check_services};
+use sheaf_planes::{PlaneConfig, Registration, planes};
+use sheaf_serve::{Affinity, ServiceConfig, check_services};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -30,9 +30,9 @@ pub struct GatewayConfig {
 pub struct DirectorConfig {
     /// Name in its state and logs.
     pub name: String,
-    /// Name of the plane.
+    /// Name of the plane: `nft`, `nft-nat`, `ipvs`, `haproxy` or `userspace`.
     pub plane: String,
-    /// Network interface at which packets of clients come in; planes in user space need none.
+    /// Network interface at which packets of clients come in, which `nft` needs.
     pub interface: String,
     /// Address of HTTP for orders and the state. A program that reaches it can give orders.
     pub listen: SocketAddr,
@@ -40,6 +40,8 @@ pub struct DirectorConfig {
     pub on_stop: OnStop,
     /// File in which drains, weights and further servers outlive the director; none by default.
     pub state: Option<PathBuf>,
+    /// Folder of what a plane leaves running or noted, such as HAProxy; `/run/sheaf/NAME` by default.
+    pub folder: Option<PathBuf>,
 }
 
 /// Fate of the plane when the director stops.
@@ -62,6 +64,7 @@ impl Default for DirectorConfig {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
             on_stop: OnStop::Keep,
             state: None,
+            folder: None,
         }
     }
 }
@@ -92,14 +95,25 @@ impl GatewayConfig {
     /// The first fault.
     pub fn check(&self) -> Result<(), GatewayError> {
         check_services(&self.services)?;
+        let plane = planes().iter().find(|row| row.name == self.director.plane);
         for service in &self.services {
+            let is_by_client = service.affinity == Affinity::Client;
+            if is_by_client && plane.is_some_and(|plane| !plane.keeps_clients) {
+                return Err(GatewayError::Unfit {
+                    service: service.name.clone(),
+                    key: "affinity",
+                    found: "\"client\"".to_owned(),
+                    expected: "\"connection\", or one of the planes nft and userspace",
+                });
+            }
             if let Some(name) = &service.backend {
                 backend(name)?.check(service)?;
             }
         }
         let director = &self.director;
         sheaf_planes::named(&director.plane, &self.plane())?;
-        if director.interface.is_empty() && self.is_direct_return() {
+        let needs_interface = self.row().is_some_and(|row| row.needs_interface);
+        if director.interface.is_empty() && needs_interface {
             return Err(GatewayError::Key {
                 key: "interface",
                 found: String::new(),
@@ -115,9 +129,24 @@ impl GatewayConfig {
     /// Whether packets reach the servers as clients sent them, and answers go past the director.
     #[must_use]
     pub fn is_direct_return(&self) -> bool {
+        self.row().is_some_and(|row| row.is_direct_return)
+    }
+
+    /// Whether the plane lists connections of clients, so that drains need no agents.
+    #[must_use]
+    pub fn lists_connections(&self) -> bool {
+        self.row().is_some_and(|row| row.lists_connections)
+    }
+
+    /// Whether connections go to the servers of their slots in the plane.
+    #[must_use]
+    pub fn follows_slots(&self) -> bool {
+        self.row().is_some_and(|row| row.follows_slots)
+    }
+
+    fn row(&self) -> Option<&'static Registration> {
         let mut rows = planes().iter();
-        let row = rows.find(|row| row.name == self.director.plane);
-        row.is_some_and(|row| row.is_direct_return)
+        rows.find(|row| row.name == self.director.plane)
     }
 
     /// Options of the plane.
@@ -127,6 +156,10 @@ impl GatewayConfig {
         PlaneConfig {
             interface: self.director.interface.clone(),
             fresh_s: longest.unwrap_or(3600) + 60,
+            folder: self.director.folder.clone().unwrap_or_else(|| {
+                let name = &self.director.name;
+                Path::new("/run/sheaf").join(name)
+            }),
         }
     }
 }

@@ -12,7 +12,9 @@ use probes::Probes;
 use sheaf_metrics::Registry;
 use sheaf_planes::Plane;
 use sheaf_protocol::Timestamp;
-use sheaf_serve::{Action, HealthNews, Order, OrderError, ServerId, Service, Trial};
+use sheaf_serve::{
+    Action, Explained, Flow, HealthNews, Order, OrderError, Reason, ServerId, Service, Trial,
+};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -131,6 +133,12 @@ impl Running {
                     connections = kept,
                     "Took over from the director before"
                 );
+            }
+            if config.lists_connections() {
+                service.list_by_plane();
+            }
+            if !config.follows_slots() {
+                service.spread_by_plane();
             }
             services.push(service);
         }
@@ -271,12 +279,34 @@ impl Running {
             }
             Ask::Explain(service, client, answer) => {
                 let found = match self.place(&service) {
-                    Ok(at) => Named::Found(self.services[at].explain(client)),
+                    Ok(at) => Named::Found(self.explain(at, client)),
                     Err(names) => Named::Unknown(names),
                 };
                 drop(answer.send(found));
             }
         }
+    }
+
+    fn explain(&mut self, at: usize, client: Flow) -> Result<Explained, String> {
+        let service = &self.services[at];
+        let explained = service.explain(client);
+        let explained =
+            explained.ok_or_else(|| "no server of the service has ever been well".to_owned())?;
+        if self.config.follows_slots() {
+            return Ok(explained);
+        }
+        let known = self.plane.connections(&service.config().name);
+        let mut known = known.map_err(|error| error.to_string())?;
+        let server = known.remove(&client.canonical()).ok_or_else(|| {
+            let plane = &self.config.director.plane;
+            format!("plane {plane:?} has a hash of its own, and knows no connection of this client")
+        })?;
+        Ok(Explained {
+            server,
+            reason: Reason::Plane,
+            before: None,
+            ..explained
+        })
     }
 
     fn place(&self, name: &str) -> Result<usize, Vec<String>> {
@@ -374,6 +404,22 @@ impl Running {
                 let result = result.map_err(|error| error.to_string());
                 let now = self.now();
                 self.services[at].handle_applied(now, generation, result);
+            }
+            Action::AskFlows { server, question } if self.config.lists_connections() => {
+                let listed = self.plane.connections(&name);
+                let now = self.now();
+                match listed {
+                    Ok(listed) => {
+                        let server_name = server_name(server);
+                        let own = listed.into_iter().filter(|(_, at)| *at == server_name);
+                        let flows: Vec<Flow> = own.map(|(flow, _)| flow).collect();
+                        self.services[at].handle_listed(now, server, question, &flows);
+                    }
+                    Err(error) => {
+                        warn!(service = name, %error, "The plane lists no connections; trying again");
+                        self.services[at].handle_no_flows(now, server, question);
+                    }
+                }
             }
             Action::AskFlows { server, question } => {
                 if !self.probes.ask(at, server, question) {

@@ -37,7 +37,11 @@ pub(crate) enum Ask {
         OrderRequest,
         oneshot::Sender<Named<Result<Trial, OrderError>>>,
     ),
-    Explain(String, Flow, oneshot::Sender<Named<Option<Explained>>>),
+    Explain(
+        String,
+        Flow,
+        oneshot::Sender<Named<Result<Explained, String>>>,
+    ),
 }
 
 /// Event for the thread of the director.

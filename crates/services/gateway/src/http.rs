@@ -111,16 +111,13 @@ async fn explain(
     Query(client): Query<Flow>,
 ) -> Response {
     let answer = ask(&events, |answer| Ask::Explain(service, client, answer)).await;
-    let found: Named<Option<Explained>> = match answer {
+    let found: Named<Result<Explained, String>> = match answer {
         Ok(found) => found,
         Err(refusal) => return refusal,
     };
     named(match found {
         Named::Unknown(names) => Named::Unknown(names),
-        Named::Found(Some(explained)) => Named::Found(Json(explained).into_response()),
-        Named::Found(None) => Named::Found(refuse(
-            StatusCode::CONFLICT,
-            &"no server of the service has ever been well",
-        )),
+        Named::Found(Ok(explained)) => Named::Found(Json(explained).into_response()),
+        Named::Found(Err(reason)) => Named::Found(refuse(StatusCode::CONFLICT, &reason)),
     })
 }

@@ -5,8 +5,10 @@
 //! Sheaf. Clients, director and servers share the machine, so what a plane costs shows in its rate and in CPU seconds
 //! of the whole machine for a GB. [`measure_faults`] lets servers and the director die under load.
 
+mod case;
 mod drains;
 mod faults;
+mod fit;
 mod plane;
 mod published;
 mod report;
@@ -17,10 +19,11 @@ use crate::Missing;
 use crate::cpus::Cpus;
 use crate::report::Head;
 use anyhow::Context as _;
+use case::{Case, Sample};
 pub use faults::{ChangeRow, FaultReport, FaultRow, measure_faults};
+pub use fit::Fit;
 use plane::Plane;
 pub use published::Published;
-use report::{Case, Sample};
 pub use report::{Latency, LatencyMs, Report, Row, Server};
 pub use service::{ServiceOptions, measure_service};
 use sheaf_load::{Load, raise_descriptor_limit};
@@ -57,6 +60,8 @@ pub struct Options {
     pub server_mbit: Option<f64>,
     /// Rates of the cables of client hosts in Mbit/s, each measured; `None`: as fast as the machine.
     pub client_mbit: Vec<Option<f64>>,
+    /// Whether clients are on their hosts evenly, and whether by lot, each measured.
+    pub placements: Vec<Placement>,
     /// Whether the rates stand for those of the paper, scaled 1:50.
     pub is_paper: bool,
     /// Mean pause of a client after a transfer.
@@ -79,6 +84,30 @@ pub struct Options {
     pub seed: u64,
     /// Program that runs clients, and Sheaf's planes and servers: this one.
     pub program: PathBuf,
+}
+
+/// Spread of the clients over their hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// As many on each host as on every other.
+    Even,
+    /// A host for each client by lot, as a batch system places jobs.
+    Random,
+}
+
+impl Placement {
+    /// All, by name.
+    pub const ALL: [(&'static str, Self); 2] = [("even", Self::Even), ("random", Self::Random)];
+
+    /// Words for client hosts with cables of this rate in Mbit/s.
+    fn hosts(self, client_mbit: Option<f64>) -> String {
+        match (client_mbit, self) {
+            (None, _) => "–".to_owned(),
+            (Some(rate), Self::Even) => rate.to_string(),
+            (Some(rate), Self::Random) => format!("{rate}, by lot"),
+        }
+    }
 }
 
 impl Options {
@@ -150,6 +179,7 @@ pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::
         server_mbit: options.server_mbit,
         is_paper: options.is_paper,
         rows: report::rows(&cases, options.is_paper),
+        fits: fit::fits(&cases, options.is_paper, options.seed),
         skipped,
     })
 }
@@ -181,9 +211,12 @@ impl fmt::Display for Turn {
             f,
             "{plane} before {engine}, {clients} clients, {bytes} bytes"
         )?;
-        match case.client_mbit {
-            Some(rate) => write!(f, ", hosts of {rate} Mbit/s"),
-            None => Ok(()),
+        if let Some(rate) = case.client_mbit {
+            write!(f, ", hosts of {rate} Mbit/s")?;
+        }
+        match case.placement {
+            Placement::Even => Ok(()),
+            Placement::Random => write!(f, ", placed by lot"),
         }
     }
 }
@@ -198,7 +231,13 @@ fn turns(options: &Options, engines: &[Engine], planes: &[&'static Plane]) -> Ve
         .chain(connections.map(|clients| (clients, SMALL_BYTES)));
     let mut turns = Vec::new();
     for (clients, object_bytes) in loads {
-        for &client_mbit in &options.client_mbit {
+        let hosts = options.client_mbit.iter().flat_map(|client_mbit| {
+            // Without cables it is all the same where clients are.
+            let all = options.placements.iter();
+            let all = all.take(if client_mbit.is_some() { usize::MAX } else { 1 });
+            all.map(|placement| (*client_mbit, *placement))
+        });
+        for (client_mbit, placement) in hosts {
             for &engine in engines {
                 turns.extend(planes.iter().map(|&plane| Turn {
                     plane,
@@ -209,6 +248,7 @@ fn turns(options: &Options, engines: &[Engine], planes: &[&'static Plane]) -> Ve
                         clients,
                         object_bytes,
                         client_mbit,
+                        placement,
                         samples: Vec::new(),
                     },
                 }));
@@ -245,6 +285,6 @@ impl Turn {
             seed: options.seed,
             ..Load::default()
         };
-        stage.load(options, &load, self.plane.takes_orders)
+        stage.load(options, &load, case.placement, self.plane.takes_orders)
     }
 }

@@ -94,6 +94,62 @@ pub fn slope(points: &[(f64, f64)]) -> f64 {
     }
 }
 
+/// Coefficients `[a, b, c]` of the parabola `a + b x + c x²` that fits the points `(x, y)` best (least squares). `None`
+/// for fewer than three different x.
+#[must_use]
+pub fn parabola(points: &[(f64, f64)]) -> Option<[f64; 3]> {
+    let count = points.len() as f64;
+    let mean = points.iter().map(|(x, _)| x).sum::<f64>() / count;
+    let scale = points
+        .iter()
+        .map(|(x, _)| (x - mean).abs())
+        .fold(0.0, f64::max);
+    if points.len() < 3 || scale == 0.0 {
+        return None;
+    }
+    // Normal equations in u = (x - mean) / scale, where they are well conditioned.
+    let mut rows = [[0.0; 4]; 3];
+    for (x, y) in points {
+        let u = (x - mean) / scale;
+        let powers = [1.0, u, u * u];
+        for (row, power) in rows.iter_mut().zip(powers) {
+            for (cell, other) in row.iter_mut().zip(powers.into_iter().chain([*y])) {
+                *cell += power * other;
+            }
+        }
+    }
+    let [p, q, r] = solve(rows)?;
+    Some([
+        p - q * mean / scale + r * mean * mean / (scale * scale),
+        q / scale - 2.0 * r * mean / (scale * scale),
+        r / (scale * scale),
+    ])
+}
+
+/// Solves three linear equations, each a row with its right side behind it. `None` if they have no single solution.
+fn solve(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
+    for column in 0..3 {
+        let pivot = (column..3).max_by(|a, b| {
+            let [a, b] = [a, b].map(|row| rows[*row][column].abs());
+            a.total_cmp(&b)
+        })?;
+        rows.swap(column, pivot);
+        let own = rows[column];
+        if own[column].abs() < 1e-9 {
+            return None;
+        }
+        for (index, row) in rows.iter_mut().enumerate() {
+            if index != column {
+                let factor = row[column] / own[column];
+                for (cell, of_own) in row.iter_mut().zip(own) {
+                    *cell -= factor * of_own;
+                }
+            }
+        }
+    }
+    Some([0, 1, 2].map(|row| rows[row][3] / rows[row][row]))
+}
+
 /// Median and range of some values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
@@ -217,5 +273,17 @@ mod tests {
         assert_eq!((jain(&[5, 5, 5]), min_max(&[5, 5, 5])), (1.0, 1.0));
         assert_eq!((jain(&[4, 0, 0, 0]), min_max(&[4, 0, 0, 0])), (0.25, 0.0));
         assert_eq!((jain(&[]), min_max(&[0, 0])), (1.0, 1.0));
+    }
+
+    #[test]
+    fn a_parabola_is_found_again_and_too_few_points_have_none() {
+        let value = |x: f64| 5.0 + 0.01 * x - 1e-6 * x * x;
+        let points: Vec<(f64, f64)> = [1000.0, 2000.0, 3000.0, 5000.0]
+            .map(|x| (x, value(x)))
+            .into();
+        let [a, b, c] = parabola(&points).expect("four points");
+        assert!((a - 5.0).abs() < 1e-6 && (b - 0.01).abs() < 1e-9 && (c + 1e-6).abs() < 1e-12);
+        assert_eq!(parabola(&points[..2]), None);
+        assert_eq!(parabola(&[(1.0, 1.0), (1.0, 2.0), (2.0, 1.0)]), None);
     }
 }

@@ -210,9 +210,15 @@ impl Load {
     #[must_use]
     pub fn split(&self, parts: u32) -> Vec<Self> {
         let parts = parts.clamp(1, self.clients.max(1));
+        let part = |part| self.clients / parts + u32::from(part < self.clients % parts);
+        self.split_by(&(0..parts).map(part).collect::<Vec<u32>>())
+    }
+
+    /// Returns loads with these numbers of clients, which run at once.
+    #[must_use]
+    pub fn split_by(&self, clients: &[u32]) -> Vec<Self> {
         let mut first_client = self.first_client;
-        let each = (0..parts).map(|part| {
-            let clients = self.clients / parts + u32::from(part < self.clients % parts);
+        let each = (0..).zip(clients).map(|(part, &clients): (u32, &u32)| {
             let load = Self {
                 clients,
                 first_client,

@@ -37,7 +37,7 @@ const WORDS: [&str; 6] = [
 const MODULES: [&str; 4] = ["net", "fs", "thread", "env"];
 
 /// Dependencies of pure crates, beside each other.
-const DEPENDENCIES: [&str; 18] = [
+const DEPENDENCIES: [&str; 19] = [
     "bytes",
     "crc-fast",
     // Tables in the order of insertion, for hot paths: the same from run to run with a hasher without random keys.
@@ -51,6 +51,7 @@ const DEPENDENCIES: [&str; 18] = [
     "regex",
     "rustc-hash",
     "saphyr-parser",
+    "schemars",
     "serde",
     "serde_json",
     "simd-adler32",

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 const RULES: &str = "deny.toml";
 
 /// Packages in the whole build, tests included. Each costs build time and trust; raise it knowingly.
-const PACKAGES_MAX: usize = 506;
+const PACKAGES_MAX: usize = 511;
 
 /// Names that are there in more than one version. Each costs build time, and one version is the older one; lower it
 /// when one goes, raise it knowingly.
@@ -374,7 +374,7 @@ allow-registry = [\"https://index\"]
         let many = vec![package("a", Some("MIT"), "registry+https://index"); PACKAGES_MAX + 1];
         expect(
             many,
-            &["Cargo.lock: holds 507 packages, at most 506 are wanted"],
+            &["Cargo.lock: holds 512 packages, at most 511 are wanted"],
         );
     }
 

@@ -3,7 +3,8 @@
 use crate::{duration, fail, json_file, progress};
 use anyhow::Context as _;
 use sheaf_bench::serve::{
-    Options, ServiceOptions, engine_names, measure, measure_faults, measure_service, plane_names,
+    Options, Placement, ServiceOptions, engine_names, measure, measure_faults, measure_service,
+    plane_names,
 };
 use sheaf_load::{Load, Method, Tls, run_words};
 use std::path::PathBuf;
@@ -159,6 +160,11 @@ struct SiteArgs {
     #[arg(long, value_name = "MBIT/S,…", value_delimiter = ',', default_value = "0",
         default_value_if("paper", "true", "20,0"), conflicts_with = "urls", value_parser = parse_rate)]
     client_mbit: Vec<f64>,
+    /// Place clients on their hosts evenly, by lot, or in turn both ways; it matters with cables only.
+    #[arg(long, value_name = "HOW,…", value_delimiter = ',', default_value = "even",
+        default_value_if("paper", "true", "even,random"), conflicts_with = "urls",
+        value_parser = clap::builder::PossibleValuesParser::new(Placement::ALL.map(|(name, _)| name)))]
+    placement: Vec<String>,
     /// Ask again what the paper asked, rates 1:50, beside its figures.
     #[arg(long, conflicts_with = "urls")]
     paper: bool,
@@ -249,6 +255,12 @@ fn site_options(args: &ServeArgs, program: PathBuf) -> Options {
         is_ipv6: site.ipv6,
         server_mbit: some_rate(site.server_mbit),
         client_mbit: site.client_mbit.iter().copied().map(some_rate).collect(),
+        placements: {
+            let is_wanted = |name: &str| site.placement.iter().any(|wanted| wanted == name);
+            let all = Placement::ALL.into_iter();
+            let wanted = all.filter(|(name, _)| is_wanted(name));
+            wanted.map(|(_, placement)| placement).collect()
+        },
         is_paper: site.paper,
         think: args.think,
         rate_bytes_per_s: args.client_rate,

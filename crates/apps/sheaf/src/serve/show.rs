@@ -111,6 +111,7 @@ pub(super) fn explained(explained: &Explained) -> String {
     let why = match (explained.reason, &explained.before) {
         (Reason::Slot, _) => "the slot is the server's".to_owned(),
         (Reason::Pin, _) => "the connection is pinned there until it ends".to_owned(),
+        (Reason::Plane, _) => "the plane has a hash of its own, and chose it".to_owned(),
         (Reason::Moving, Some(before)) => {
             format!("the slot is on the move; a connection from before the move stays at {before}")
         }

@@ -123,8 +123,11 @@ impl Service {
         let until = now + Duration::from_secs(self.config.drain_s);
         for flow in flows {
             let slot = self.config.affinity.slot_of(*flow, self.config.slots);
-            let slot = self.moving.get(&slot);
-            if slot.is_some_and(|slot| slot.holders.contains(&from)) {
+            let moving = self.moving.get(&slot);
+            // A proxy has connections at another server than that of their slot, if that refused them.
+            let may_be_elsewhere = self.is_listed_by_plane || self.is_spread_by_plane;
+            let is_elsewhere = may_be_elsewhere && self.slots[slot as usize] != from;
+            if moving.is_some_and(|slot| slot.holders.contains(&from)) || is_elsewhere {
                 // A port that was taken again is where it was listed last.
                 self.pins.insert(*flow, (from, until));
             }

@@ -93,6 +93,8 @@ pub enum Reason {
     Moving,
     /// The connection is pinned until it ends.
     Pin,
+    /// The plane has a hash of its own, and has the connection there.
+    Plane,
 }
 
 /// Where a connection goes, and why.

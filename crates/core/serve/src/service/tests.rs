@@ -1,5 +1,7 @@
 //! A service in a world of clients, servers, agents and a plane that are late, fail and die.
 
+mod by_client;
+
 use super::*;
 use crate::config::{DataConfig, HealthConfig, WeightsConfig};
 use crate::flow::Affinity;
@@ -514,98 +516,6 @@ fn no_connection_breaks_whatever_happens() {
 }
 
 #[test]
-fn no_connection_breaks_where_all_of_a_client_go_to_one_server() {
-    for seed in 0..40 {
-        torture(seed, Affinity::Client);
-    }
-}
-
-#[test]
-fn a_client_moves_as_a_whole_when_it_has_no_connection_left() {
-    let mut world = World::new(
-        7,
-        ServiceConfig {
-            affinity: Affinity::Client,
-            ..config(3, true)
-        },
-    );
-    world.run(1000);
-    (0..300).for_each(|_| world.connect());
-    let drained = ServerId(0);
-    let clients = |world: &World| -> BTreeSet<IpAddr> {
-        let flows = world.hosts[&drained].flows.iter();
-        flows.map(|flow| flow.address).collect()
-    };
-    world.order(drain(0)).expect("a server to drain");
-    while world.status().step != Step::Listing {
-        world.step();
-    }
-    let before = clients(&world);
-    assert!(before.len() > 20, "{before:?}");
-    for _ in 0..200 {
-        world.step();
-        world.connect();
-        assert_eq!(world.broken(), []);
-    }
-    let status = world.status();
-    assert_eq!((status.step, status.moving), (Step::Steady, 0));
-    assert_eq!(clients(&world), before, "none has come, none is gone");
-    assert_eq!(status.servers[0].pins, before.len());
-    // A client with connections left gets new ones there; one without gets them elsewhere.
-    let host = world.hosts.get_mut(&drained).expect("three hosts");
-    let stays = *before.first().expect("there are clients");
-    host.flows.retain(|flow| flow.address == stays);
-    world.run(2500);
-    assert_eq!(world.status().servers[0].pins, 1);
-    (0..300).for_each(|_| world.connect());
-    assert_eq!(clients(&world), BTreeSet::from([stays]));
-    assert_eq!(world.broken(), []);
-}
-
-#[test]
-fn a_change_is_put_off_when_the_agent_is_silent_and_connections_go_on() {
-    let mut world = World::new(
-        8,
-        ServiceConfig {
-            affinity: Affinity::Client,
-            ..config(3, true)
-        },
-    );
-    world.run(1000);
-    (0..300).for_each(|_| world.connect());
-    world.is_silent = true;
-    world.order(drain(0)).expect("a server to drain");
-    world.run(500);
-    assert!(
-        !world
-            .plane
-            .wanted
-            .as_ref()
-            .expect("a table")
-            .moving
-            .is_empty()
-    );
-    world.run(3000);
-    assert!(
-        world
-            .plane
-            .wanted
-            .as_ref()
-            .expect("a table")
-            .moving
-            .is_empty()
-    );
-    let before = world.connections;
-    (0..300).for_each(|_| world.connect());
-    assert_eq!(world.connections, before + 300, "none waits");
-    assert_eq!(world.broken(), []);
-    world.is_silent = false;
-    world.run(6000);
-    assert_eq!(world.status().servers[0].slots, 0);
-    assert_eq!(world.broken(), []);
-}
-
-#[test]
 fn a_trial_says_what_would_move_and_moves_nothing() {
     let mut config = config(6, true);
     config.slots = 4093;
@@ -673,4 +583,78 @@ fn an_explanation_agrees_with_the_plane() {
             .or_insert(0) += 1;
     }
     assert!(reasons["Pin"] > 20 && reasons["Slot"] > 200, "{reasons:?}");
+}
+
+/// Has `service` run from `from` to `until` with a plane that follows at once; returns the questions for connections.
+fn follow(service: &mut Service, from: u64, until: u64) -> Vec<(ServerId, u64)> {
+    let mut asked = Vec::new();
+    for ms in (from..until).step_by(10) {
+        service.turn(at(ms));
+        while let Some(action) = service.poll_action() {
+            match action {
+                Action::Apply { generation, .. } => {
+                    service.handle_applied(at(ms), generation, Ok(()));
+                }
+                Action::AskFlows { server, question } => asked.push((server, question)),
+                Action::Health { .. } | Action::Drained { .. } => {}
+            }
+        }
+    }
+    asked
+}
+
+#[test]
+fn connections_of_a_plane_with_other_ways_are_kept_whatever_their_slot() {
+    let flows: Vec<Flow> = (1..=60)
+        .map(|port| Flow {
+            address: IpAddr::from([10, 80, 1, 1]),
+            port,
+        })
+        .collect();
+    let all = 60..=60;
+    for (is_listed, is_spread, expected) in [
+        (true, false, all.clone()),
+        (false, true, all),
+        // Those of its slots.
+        (false, false, 1..=40),
+    ] {
+        // A plane that lists connections needs no agents.
+        let mut service = Service::new(at(0), config(3, !is_listed)).expect("a good configuration");
+        if is_listed {
+            service.list_by_plane();
+        }
+        if is_spread {
+            service.spread_by_plane();
+        }
+        for number in [0, 1, 2, 0, 1, 2] {
+            service.handle_check(at(0), ServerId(number), Ok(()));
+        }
+        assert_eq!(follow(&mut service, 0, 100), []);
+        service
+            .handle_order(at(100), drain(0))
+            .expect("a server to drain");
+        let asked = follow(&mut service, 100, 1000);
+        assert!(asked.iter().any(|(id, _)| *id == ServerId(0)), "{asked:?}");
+        for (id, question) in asked {
+            let flows = match id {
+                ServerId(0) => &flows[..],
+                _ => &[],
+            };
+            match is_listed {
+                true => service.handle_listed(at(1000), id, question, flows),
+                false => service.handle_flows(at(1000), id, question, flows),
+            }
+        }
+        let pinned = service.wanted().pins.len();
+        assert!(
+            expected.contains(&pinned),
+            "{is_listed} {is_spread}: {pinned}"
+        );
+        assert!(!service.status(at(1000)).servers[0].is_drained);
+        let asked = follow(&mut service, 1000, 3000);
+        let (_, question) = asked.last().copied().expect("it is asked again");
+        service.handle_listed(at(3000), ServerId(0), question, &[]);
+        follow(&mut service, 3000, 3100);
+        assert!(service.status(at(3100)).servers[0].is_drained);
+    }
 }

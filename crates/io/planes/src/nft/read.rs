@@ -8,18 +8,34 @@ use serde_json::Value;
 use sheaf_serve::Flow;
 use std::collections::BTreeMap;
 
-/// Returns the objects of the table of a service; `None` if there is no table.
-fn objects(service: &str) -> Result<Option<Vec<Value>>, PlaneError> {
-    let tables = NFT.json(&["-j", "list", "tables", "netdev"])?;
-    let name = table(service);
+/// Returns the objects of a table; `None` if there is no such table.
+pub(super) fn objects(family: &str, name: &str) -> Result<Option<Vec<Value>>, PlaneError> {
+    let tables = NFT.json(&["-j", "list", "tables", family])?;
     let rows = tables["nftables"].as_array().cloned().unwrap_or_default();
-    if !rows.iter().any(|row| row["table"]["name"] == name.as_str()) {
+    if !rows.iter().any(|row| row["table"]["name"] == name) {
         return Ok(None);
     }
-    let found = NFT.json(&["-j", "list", "table", "netdev", &name])?;
+    let found = NFT.json(&["-j", "list", "table", family, name])?;
     Ok(Some(
         found["nftables"].as_array().cloned().unwrap_or_default(),
     ))
+}
+
+/// Returns the elements of the map `name` among `objects`.
+pub(super) fn map(objects: &[Value], name: &str) -> Vec<(Value, Value)> {
+    let found = objects.iter().find(|object| object["map"]["name"] == name);
+    found
+        .map(|object| pairs(&object["map"]))
+        .unwrap_or_default()
+}
+
+/// Returns places of servers with their names, which are in the names of their counters.
+pub(super) fn servers(counters: Vec<(Value, Value)>) -> Vec<(Value, String)> {
+    let named = counters.into_iter().filter_map(|(place, counter)| {
+        let name = counter.as_str()?.strip_prefix("to_")?;
+        Some((place, name.replace('_', "-")))
+    });
+    named.collect()
 }
 
 /// Returns the value of an element without its timeout.
@@ -55,7 +71,7 @@ fn flow(key: &Value) -> Option<Flow> {
     })
 }
 
-fn number(value: &Value) -> Option<u32> {
+pub(super) fn number(value: &Value) -> Option<u32> {
     let text = value.as_str().map(str::trim);
     let hex = text.and_then(|text| text.strip_prefix("0x"));
     value
@@ -85,23 +101,12 @@ pub(super) fn noted(service: &str, set: &str) -> Result<Vec<(Flow, String)>, Pla
 
 /// Returns what the machine follows.
 pub(super) fn installed(service: &str) -> Result<Option<Installed>, PlaneError> {
-    let Some(objects) = objects(service)? else {
+    let Some(objects) = objects("netdev", &table(service))? else {
         return Ok(None);
     };
-    let map = |name: &str| {
-        let found = objects.iter().find(|object| object["map"]["name"] == name);
-        found
-            .map(|object| pairs(&object["map"]))
-            .unwrap_or_default()
-    };
+    let map = |name: &str| map(&objects, name);
     // Servers by hardware address: the names of their counters without the prefix.
-    let name_of_counter = |value: &Value| {
-        let name = value.as_str()?.strip_prefix("to_")?;
-        Some(name.replace('_', "-"))
-    };
-    let servers = map("server").into_iter();
-    let servers = servers.filter_map(|(mac, counter)| Some((mac, name_of_counter(&counter)?)));
-    let servers: Vec<(Value, String)> = servers.collect();
+    let servers = servers(map("server"));
     let server = |mac: &Value| {
         let found = servers.iter().find(|(known, _)| known == mac);
         found.map(|(_, name)| name.clone()).unwrap_or_default()
@@ -140,12 +145,13 @@ pub(super) fn installed(service: &str) -> Result<Option<Installed>, PlaneError> 
         slots: numbered("slot").into_values().collect(),
         moving: numbered("moving"),
         flows,
+        ..Installed::default()
     }))
 }
 
-/// Returns the counters of the servers.
-pub(super) fn counters(service: &str) -> Result<BTreeMap<String, Counted>, PlaneError> {
-    let found = NFT.json(&["-j", "list", "counters", "table", "netdev", &table(service)])?;
+/// Returns the counters of the servers in a table.
+pub(super) fn counters(family: &str, name: &str) -> Result<BTreeMap<String, Counted>, PlaneError> {
+    let found = NFT.json(&["-j", "list", "counters", "table", family, name])?;
     let rows = found["nftables"]
         .as_array()
         .map(Vec::as_slice)

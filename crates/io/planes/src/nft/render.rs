@@ -90,7 +90,7 @@ fn type_of_key(family: u8, affinity: Affinity) -> String {
 const FIRST: &str = "tcp flags & (syn | ack) == syn";
 
 /// Elements of the maps, by name of the map: key and value as text.
-type Elements = BTreeMap<&'static str, BTreeMap<String, String>>;
+pub(super) type Elements = BTreeMap<&'static str, BTreeMap<String, String>>;
 
 fn elements(wanted: &Wanted, macs: &Macs) -> Elements {
     let mut all = Elements::new();
@@ -295,27 +295,7 @@ pub(super) fn change(before: (&Wanted, &Macs), behind: (&Wanted, &Macs)) -> Stri
         let _ = writeln!(text, "add counter netdev {name} {}", counter(&place.name));
     }
     let (old, new) = (elements(before.0, before.1), elements(wanted, macs));
-    for (map, new) in &new {
-        let old = &old[map];
-        let gone = old
-            .iter()
-            .filter(|(key, value)| new.get(*key) != Some(*value));
-        let come = new
-            .iter()
-            .filter(|(key, value)| old.get(*key) != Some(*value));
-        let gone: Vec<&str> = gone.map(|(key, _)| key.as_str()).collect();
-        if !gone.is_empty() {
-            let gone = gone.join(", ");
-            let _ = writeln!(text, "delete element netdev {name} {map} {{ {gone} }}");
-        }
-        let come: Vec<String> = come
-            .map(|(key, value)| format!("{key} : {value}"))
-            .collect();
-        if !come.is_empty() {
-            let come = come.join(", ");
-            let _ = writeln!(text, "add element netdev {name} {map} {{ {come} }}");
-        }
-    }
+    text += &differ(&format!("netdev {name}"), &old, &new);
     hold(&mut text, &name, before.0, wanted);
     for family in &FAMILIES {
         steer(&mut text, &name, family, wanted);
@@ -330,6 +310,33 @@ pub(super) fn change(before: (&Wanted, &Macs), behind: (&Wanted, &Macs)) -> Stri
             if is_idle {
                 let _ = writeln!(text, "flush set netdev {name} {set}{number}");
             }
+        }
+    }
+    text
+}
+
+/// Returns the text that turns the elements of the maps of `table` into others; family and name of the table.
+pub(super) fn differ(table: &str, old: &Elements, new: &Elements) -> String {
+    let mut text = String::new();
+    for (map, new) in new {
+        let old = &old[map];
+        let gone = old
+            .iter()
+            .filter(|(key, value)| new.get(*key) != Some(*value));
+        let come = new
+            .iter()
+            .filter(|(key, value)| old.get(*key) != Some(*value));
+        let gone: Vec<&str> = gone.map(|(key, _)| key.as_str()).collect();
+        if !gone.is_empty() {
+            let gone = gone.join(", ");
+            let _ = writeln!(text, "delete element {table} {map} {{ {gone} }}");
+        }
+        let come: Vec<String> = come
+            .map(|(key, value)| format!("{key} : {value}"))
+            .collect();
+        if !come.is_empty() {
+            let come = come.join(", ");
+            let _ = writeln!(text, "add element {table} {map} {{ {come} }}");
         }
     }
     text

@@ -8,7 +8,7 @@ mod probes;
 
 use super::plane::Plane;
 use super::stage::{Engine, Objects, Stage, watch};
-use super::{Options, SMALL_BYTES};
+use super::{Options, Placement, SMALL_BYTES};
 use crate::Missing;
 use crate::cpus::Cpus;
 use crate::report::{Head, to_json};
@@ -72,7 +72,7 @@ pub struct FaultRow {
     pub rounds: usize,
     /// New connections since the faults, in all rounds.
     pub probes: u64,
-    /// Those without an answer.
+    /// Connections of these without an answer.
     pub failed_probes: u64,
     /// Seconds from the fault to the begin of the last of them, median of the rounds.
     pub recovered_s: f64,
@@ -247,7 +247,7 @@ fn inject(
         seed: options.seed,
         ..Load::default()
     };
-    let crew = stage.crew(options, &load)?;
+    let crew = stage.crew(options, &load, Placement::Even)?;
     let probers = Probers::start(&stage.site, &probed)?;
     let mut injected = None;
     let mut injection = Some(injection);

@@ -25,7 +25,7 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    pub(super) const ALL: [Self; 4] = [
+    pub(super) const ALL: [Self; 6] = [
         Self {
             name: report::DIRECT,
             missing: |_| None,
@@ -43,6 +43,22 @@ impl Plane {
             missing: |options| missing_command(&options.program, &["serve", "run"]),
             takes_orders: true,
             command: Some(|stage, options| sheaf(stage, options, "nft")),
+        },
+        Self {
+            name: "nft-nat",
+            missing: |options| missing_command(&options.program, &["serve", "run"]),
+            takes_orders: true,
+            command: Some(|stage, options| sheaf(stage, options, "nft-nat")),
+        },
+        Self {
+            // The peer, as people set it up, has the plain name.
+            name: "sheaf-haproxy",
+            missing: |options| {
+                missing_tool("haproxy", "haproxy")
+                    .or_else(|| missing_command(&options.program, &["serve", "run"]))
+            },
+            takes_orders: true,
+            command: Some(|stage, options| sheaf(stage, options, "haproxy")),
         },
         Self {
             name: "userspace",
@@ -118,10 +134,11 @@ fn sheaf(stage: &Stage, options: &Options, plane: &str) -> anyhow::Result<Comman
     let director = site.director(0);
     let mut text = format!(
         "[director]\nname = \"{}\"\nplane = \"{plane}\"\ninterface = \"eth0\"\n\
-         listen = \"{}:7400\"\n\n[[service]]\nname = \"files\"\naddresses = [\"{}\", \"{}\"]\n\
+         listen = \"{}:7400\"\nfolder = {:?}\n\n[[service]]\nname = \"files\"\naddresses = [\"{}\", \"{}\"]\n\
          port = {PORT}\nhealth = {{ kind = \"tcp\" }}\n",
         director.name,
         director.v4,
+        stage.file("run"),
         site.virtual_v4(),
         site.virtual_v6()
     );

@@ -1,85 +1,18 @@
 //! Report of a load test.
 
+use super::Placement;
+use super::case::{Case, Sample};
+use super::fit::Fit;
 use super::published::{Published, SCALE};
 use crate::report::{Head, to_json};
 use serde::Serialize;
-use sheaf_figures::stat::{jain, quantile};
+use sheaf_figures::stat::quantile;
 use sheaf_load::{Outcome, Spread};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// Name of the plane that all others are compared with.
 pub(super) const DIRECT: &str = "direct";
-
-/// One plane with one number of clients, and what its runs gave.
-#[derive(Debug)]
-pub(super) struct Case {
-    pub(super) plane: String,
-    pub(super) engine: Option<String>,
-    pub(super) clients: u32,
-    pub(super) object_bytes: u64,
-    /// Rate of the cable of a client host.
-    pub(super) client_mbit: Option<f64>,
-    /// One a round.
-    pub(super) samples: Vec<Sample>,
-}
-
-/// One run.
-#[derive(Debug)]
-pub(super) struct Sample {
-    pub(super) outcome: Outcome,
-    /// Time for which processors of the machine were busy in the window.
-    pub(super) cpu_s: f64,
-    /// Servers drained and added again in it.
-    pub(super) drains: u32,
-    /// Share of the processors that other programs took in user mode.
-    pub(super) others_share: f64,
-}
-
-impl Sample {
-    fn gbit_per_s(&self) -> f64 {
-        self.outcome.bytes_per_s() * 8.0 / 1e9
-    }
-
-    /// Largest rate of a second of the window.
-    fn gbit_per_s_max(&self) -> f64 {
-        // The last second may be a part of one.
-        let whole = self.outcome.seconds as usize;
-        let seconds = self.outcome.bytes_each_second.iter().take(whole.max(1));
-        seconds.max().map_or(0.0, |bytes| *bytes as f64 * 8.0 / 1e9)
-    }
-
-    fn connections_per_s(&self) -> f64 {
-        self.outcome.window_connections as f64 / self.outcome.seconds.max(1e-9)
-    }
-
-    fn transfers_per_s(&self) -> f64 {
-        self.outcome.window_finished as f64 / self.outcome.seconds.max(1e-9)
-    }
-
-    fn cpu_s_per_gb(&self) -> f64 {
-        self.cpu_s / (self.outcome.window_bytes as f64 / 1e9).max(1e-9)
-    }
-
-    /// Jain's index of the bytes of the servers.
-    fn jain(&self) -> f64 {
-        let bytes = self.outcome.servers.values().map(|served| served.bytes);
-        jain(&bytes.collect::<Vec<u64>>())
-    }
-}
-
-impl fmt::Display for Sample {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:.2} Gbit/s, {:.0} connections/s, {} finished, {} failed",
-            self.gbit_per_s(),
-            self.connections_per_s(),
-            self.outcome.finished,
-            self.outcome.failures()
-        )
-    }
-}
 
 /// Latencies of one kind in ms, over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -141,6 +74,8 @@ pub struct Row {
     pub object_bytes: Option<u64>,
     /// Rate of the cable of each client host in Mbit/s, if it has one.
     pub client_mbit: Option<f64>,
+    /// Spread of the clients over their hosts.
+    pub placement: Placement,
     /// Published figures beside this row, if it stands for one.
     pub published: Option<Published>,
     /// Rate of bodies, median of the rounds.
@@ -207,6 +142,8 @@ pub struct Report {
     pub is_paper: bool,
     /// A row for each plane and number of clients.
     pub rows: Vec<Row>,
+    /// Fits of the rate over the number of clients, for planes with three numbers and more.
+    pub fits: Vec<Fit>,
     /// Names of what was not measured, with the reason.
     pub skipped: Vec<String>,
 }
@@ -296,19 +233,17 @@ impl Report {
     fn beside_the_paper(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\n{:<10} {:>7} {:>6} {:>14} {:>14} {:>10} {:>10}",
+            "\n{:<10} {:>7} {:>10} {:>14} {:>14} {:>10} {:>10}",
             "× 50", "CLIENTS", "hosts", "Gbit/s", "largest", "published", "largest"
         )?;
         for row in &self.rows {
             let Some(published) = &row.published else {
                 continue;
             };
-            let hosts = row
-                .client_mbit
-                .map_or("–".to_owned(), |rate| format!("{rate}"));
+            let hosts = row.placement.hosts(row.client_mbit);
             writeln!(
                 f,
-                "{:<10} {:>7} {hosts:>6} {:>14.2} {:>14.2} {:>10.2} {:>10.2}",
+                "{:<10} {:>7} {hosts:>10} {:>14.2} {:>14.2} {:>10.2} {:>10.2}",
                 row.plane,
                 row.clients,
                 row.gbit_per_s * SCALE,
@@ -317,7 +252,11 @@ impl Report {
                 published.gbit_per_s_max
             )?;
         }
-        writeln!(f)
+        writeln!(f)?;
+        for fit in &self.fits {
+            writeln!(f, "{fit}")?;
+        }
+        Ok(())
     }
 
     fn failures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -352,7 +291,7 @@ pub(super) fn rows(cases: &[Case], is_paper: bool) -> Vec<Row> {
                 && case.plane != DIRECT
                 && (&other.engine, other.clients, other.object_bytes)
                     == (&case.engine, case.clients, case.object_bytes)
-                && other.client_mbit == case.client_mbit
+                && (other.client_mbit, other.placement) == (case.client_mbit, case.placement)
         });
         let published = Published::of(case.clients).filter(|_| is_paper);
         Row {
@@ -396,6 +335,7 @@ fn row(case: &Case, direct: Option<&[Sample]>) -> Row {
         held_max: held.max().unwrap_or(0),
         object_bytes: (case.object_bytes > 0).then_some(case.object_bytes),
         client_mbit: case.client_mbit,
+        placement: case.placement,
         published: None,
         gbit_per_s: median(Sample::gbit_per_s),
         gbit_per_s_range: [
@@ -474,6 +414,7 @@ mod tests {
             clients: 60,
             object_bytes: 10_000_000,
             client_mbit: None,
+            placement: Placement::Even,
             samples,
         }
     }

@@ -1,6 +1,8 @@
 //! Load on a service that runs already.
 
-use super::report::{self, Case, Report};
+use super::Placement;
+use super::case::Case;
+use super::report::{self, Report};
 use super::stage::watch;
 use crate::Missing;
 use crate::cpus::Cpus;
@@ -59,6 +61,7 @@ pub fn measure_service(
         clients: *clients,
         object_bytes: object_bytes.unwrap_or(0),
         client_mbit: None,
+        placement: Placement::Even,
         samples: Vec::new(),
     };
     let mut cases: Vec<Case> = options.clients.iter().map(case).collect();
@@ -96,6 +99,7 @@ pub fn measure_service(
         server_mbit: None,
         is_paper: false,
         rows: report::rows(&cases, false),
+        fits: super::fit::fits(&cases, false, options.load.seed),
         skipped: Vec::new(),
     })
 }

@@ -1,12 +1,13 @@
 //! Stage of a load test: a site of namespaces with servers that have objects.
 
-use super::Options;
+use super::case::Sample;
 use super::drains::{Drains, Running};
-use super::report::Sample;
+use super::{Options, Placement};
 use crate::monitor::server::pause;
 use anyhow::{Context as _, bail, ensure};
 use sheaf_farm::Process;
 use sheaf_load::{Crew, Load, Mark, Target, Tls, probe};
+use sheaf_protocol::splitmix;
 use sheaf_testbed::interference::busy_s;
 use sheaf_testbed::machine::Folder;
 use sheaf_testbed::net::{Framing, Link};
@@ -242,12 +243,22 @@ impl Stage {
     }
 
     /// Starts `load` on all client hosts.
-    pub(super) fn crew(&self, options: &Options, load: &Load) -> anyhow::Result<Crew> {
+    pub(super) fn crew(
+        &self,
+        options: &Options,
+        load: &Load,
+        placement: Placement,
+    ) -> anyhow::Result<Crew> {
         let hosts = self.site.clients();
-        let each = Crew::parts(load.clients.div_ceil(hosts.len() as u32));
-        let parts = load.split(each * hosts.len() as u32);
-        let parts = parts.into_iter().enumerate().map(|(index, part)| {
-            let host = &hosts[index % hosts.len()];
+        let placed = match placement {
+            Placement::Even => {
+                let each = Crew::parts(load.clients.div_ceil(hosts.len() as u32));
+                let parts = load.split(each * hosts.len() as u32);
+                parts.into_iter().zip(hosts.iter().cycle()).collect()
+            }
+            Placement::Random => by_lot(load, hosts),
+        };
+        let parts = placed.into_iter().map(|(part, host)| {
             let mut command = self.site.command(host, &options.program);
             command.args(["bench", "serve-load"]);
             (command, part)
@@ -262,9 +273,10 @@ impl Stage {
         &mut self,
         options: &Options,
         load: &Load,
+        placement: Placement,
         takes_orders: bool,
     ) -> anyhow::Result<Sample> {
-        let crew = self.crew(options, load)?;
+        let crew = self.crew(options, load, placement)?;
         let drains = Some(options.drains).filter(|count| takes_orders && *count > 0);
         let mut drains =
             drains.map(|count| Drains::new(&self.site, &options.program, count, options.window));
@@ -309,6 +321,24 @@ impl Stage {
         let thread = self.site.inside(self.site.client(0), ask)?;
         thread.join().expect("asking does not panic")?
     }
+}
+
+/// Places each client on a host by lot: those of one host are a part of their own, or several if they are too many.
+fn by_lot<'a>(load: &Load, hosts: &'a [Place]) -> Vec<(Load, &'a Place)> {
+    let mut counts = vec![0; hosts.len()];
+    for client in 0..load.clients {
+        let lot = splitmix::hash(load.seed ^ splitmix::hash(client.into()));
+        counts[(lot % hosts.len() as u64) as usize] += 1;
+    }
+    let (mut parts, mut places) = (Vec::new(), Vec::new());
+    for (&count, host) in counts.iter().zip(hosts).filter(|(count, _)| **count > 0) {
+        let each = Crew::parts(count);
+        for part in 0..each {
+            parts.push(count / each + u32::from(part < count % each));
+            places.push(host);
+        }
+    }
+    load.split_by(&parts).into_iter().zip(places).collect()
 }
 
 /// A cable of `rate_mbit`. Whole segments are charged: frame by frame the processors would be the bound.

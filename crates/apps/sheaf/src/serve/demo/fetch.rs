@@ -40,7 +40,7 @@ pub(super) enum Fault {
     Differs(String),
 }
 
-/// What clients share.
+/// State that clients share.
 #[derive(Debug)]
 pub(super) struct Crowd {
     pub(super) files: Vec<Wanted>,

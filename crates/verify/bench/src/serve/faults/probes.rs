@@ -90,7 +90,7 @@ fn run(target: &Target, offset: Duration, is_over: &AtomicBool) -> Vec<(Instant,
     found
 }
 
-/// What probes tell of a fault.
+/// Effect of a fault on new connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Seen {
     /// Connections since the fault.
