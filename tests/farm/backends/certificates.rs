@@ -23,7 +23,6 @@ pub(super) fn make(folder: &Path, address: IpAddr) {
             chmod 600 ${name}key.pem
         done
         echo '\"/O=Test/CN=user\" '$2 > grid-mapfile";
-    let mut command = Command::new("sh");
     let account = DataConfig::default().user;
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh", &address.to_string(), &account]);
