@@ -10,7 +10,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-# command:package, for what tests need beyond Rust, a C compiler and make. One place: add here.
+# command:package, for what tests need beyond Rust, a C compiler and make. One place: add here. nginx, XRootD and
+# GridFTP are servers behind a director; curl, xrdcp, davix-get, gfal-copy and globus-url-copy are their clients.
 test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     nft:nftables ip:iproute2 tc:iproute2 faketime:faketime
     ssh:openssh-client sshd:openssh-server ansible-playbook:ansible-core promtool:prometheus
@@ -18,11 +19,16 @@ test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     node:nodejs npm:npm chromium:chromium
     collectd:collectd-core victoria-metrics:victoria-metrics influxd:influxdb
     nginx:nginx-light haproxy:haproxy keepalived:keepalived ethtool:ethtool
-    xrootd:xrootd-server xrdcp:xrootd-client curl:curl litmus:litmus
+    xrootd:xrootd-server xrdcp:xrootd-client curl:curl litmus:litmus openssl:openssl
+    davix-get:davix gfal-copy:gfal2-util-scripts
+    globus-gridftp-server:globus-gridftp-server-progs globus-url-copy:globus-gass-copy-progs
     qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio'
 
-# file:package, for what is no command: real ZeroMQ, for C and for Debian's Python.
-test_files='/usr/include/zmq.h:libzmq3-dev /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq'
+# file:package, for what is no command: real ZeroMQ, for C and for Debian's Python; plugins of gfal-copy by protocol.
+gfal_plugins=/usr/lib/$(uname -m)-linux-gnu/gfal2-plugins/libgfal_plugin
+test_files="/usr/include/zmq.h:libzmq3-dev /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq
+    ${gfal_plugins}_file.so:gfal2-plugin-file ${gfal_plugins}_gridftp.so:gfal2-plugin-gridftp
+    ${gfal_plugins}_http.so:gfal2-plugin-http ${gfal_plugins}_xrootd.so:gfal2-plugin-xrootd"
 
 fail() {
     echo "setup: $1" >&2
@@ -104,6 +110,11 @@ disable_services() {
     esac
     case "$missing" in
     *keepalived*) systemctl disable keepalived.service >/dev/null 2>&1 || true ;;
+    esac
+    case "$missing" in
+    *globus-gridftp*)
+        systemctl disable globus-gridftp-server.service globus-gridftp-sshftp.service >/dev/null 2>&1 || true
+        ;;
     esac
     case "$missing" in
     *nginx*) systemctl disable nginx.service >/dev/null 2>&1 || true ;;

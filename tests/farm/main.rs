@@ -4,6 +4,7 @@
 //! an exit or a descriptor, with a generous bound.
 
 mod ansible;
+mod backends;
 mod bench_serve;
 mod bench_transport;
 mod clock;

@@ -1,6 +1,7 @@
 //! Directors, servers and clients in namespaces: no connection breaks by a drain, a director that dies, a server that
 //! comes back.
 
+mod by_client;
 pub(crate) mod held;
 
 use crate::guest;
@@ -23,6 +24,7 @@ pub(crate) const CLIENTS: usize = 60;
 /// Command of the plane `haproxy`, and its package of Debian.
 const HAPROXY: (&str, &str) = ("haproxy", "haproxy");
 
+/// Returns whether namespaces can be made here; reports it if not, and fails where skipping is not allowed.
 pub(crate) fn can_run(test: &str) -> bool {
     can_run_with(test, &[])
 }
@@ -73,8 +75,19 @@ impl Stage {
 
     /// Builds all but the director.
     fn build(servers: usize, plane: &str, has_agents: bool) -> Self {
+        Self::build_with((servers, 1), plane, "", has_agents)
+    }
+
+    /// Builds all but the director: servers and client hosts, and a service with further `keys`.
+    fn build_with(
+        (servers, clients): (usize, usize),
+        plane: &str,
+        keys: &str,
+        has_agents: bool,
+    ) -> Self {
         let plan = Plan {
             servers,
+            clients,
             ..Plan::default()
         };
         let site = Site::build(&plan).expect("a site");
@@ -86,7 +99,7 @@ impl Stage {
             folder,
             site,
         };
-        stage.write_config(plane, has_agents);
+        stage.write_config(plane, keys, has_agents);
         for index in 0..servers {
             let place = stage.site.server(index);
             let is_open = Arc::new(AtomicBool::new(true));
@@ -105,10 +118,10 @@ impl Stage {
         stage
     }
 
-    fn write_config(&self, plane: &str, has_agents: bool) {
+    fn write_config(&self, plane: &str, keys: &str, has_agents: bool) {
         let mut text = format!(
             "[director]\nplane = \"{plane}\"\ninterface = \"eth0\"\nstate = \"{}\"\nfolder = \"{}\"\non_stop = \"undo\"\n[[service]]\nname = \"files\"\n\
-             addresses = [\"{}\", \"{}\"]\nport = {PORT}\n",
+             addresses = [\"{}\", \"{}\"]\nport = {PORT}\n{keys}\n",
             self.folder.path().join("state.json").display(),
             self.folder.path().join("run").display(),
             self.site.virtual_v4(),
@@ -251,8 +264,12 @@ impl Stage {
         }
     }
 
-    /// Opens connections from the client host, half of them over IPv6.
+    /// Opens connections from the first client host, half of them over IPv6.
     fn connect(&self, count: usize) -> Vec<Held> {
+        self.connect_from(0, count)
+    }
+
+    fn connect_from(&self, host: usize, count: usize) -> Vec<Held> {
         let addresses: [IpAddr; 2] = [self.site.virtual_v4().into(), self.site.virtual_v6().into()];
         let open = move || {
             let open = |number: usize| Held::open(SocketAddr::new(addresses[number % 2], PORT));
@@ -260,7 +277,7 @@ impl Stage {
         };
         let thread = self
             .site
-            .inside(self.site.client(0), open)
+            .inside(self.site.client(host), open)
             .expect("a thread in the place");
         thread
             .join()
@@ -572,6 +589,16 @@ fn a_file_of_a_director_with_a_fault_is_refused_by_name() {
         (service.to_owned(), "found interface = \"\""),
         (format!("{service}slots = 4096\n"), "found slots = 4096"),
         (format!("{service}prot = 80\n"), "unknown field `prot`"),
+        (
+            format!("[director]\nplane = \"userspace\"\n{service}backend = \"apache\"\n"),
+            "found backend \"apache\", expected one of own, nginx, xrootd, gridftp",
+        ),
+        (
+            format!(
+                "[director]\nplane = \"nft-nat\"\ninterface = \"eth0\"\n{service}affinity = \"client\"\n"
+            ),
+            "found affinity = \"client\"",
+        ),
     ] {
         std::fs::write(&path, text).expect("the file is written");
         let mut command = Command::new(PROGRAM);

@@ -1,5 +1,6 @@
 //! `sheaf serve`: one address for many storage servers.
 
+mod backend;
 mod client;
 #[cfg(feature = "lab")]
 mod demo;
@@ -31,8 +32,8 @@ const READY_TIMEOUT: Duration = Duration::from_millis(800);
 /// Serve files of many servers at one address: run a director, give it orders.
 ///
 /// A director spreads connections to virtual addresses over servers, checks them, and takes servers out without
-/// breaking a transfer. An agent on each server lists its connections and measures its load. Commands other than `run`
-/// and `agent` talk to directors by HTTP; given several directors, to all of them.
+/// breaking a transfer. An agent on each server lists its connections and measures its load. Commands other than `run`,
+/// `agent` and `backend` talk to directors by HTTP; given several directors, to all of them.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -44,7 +45,8 @@ Examples:
   sheaf serve add files/s1                         connections again
   sheaf serve explain files 10.80.1.1:51000        where a client goes, and why
   sheaf serve doctor gateway.toml                  what is set up wrong here, and how to set it right
-  sheaf serve keepalived gateway.toml              the configuration for a second director")]
+  sheaf serve keepalived gateway.toml              the configuration for a second director
+  sheaf serve backend nginx                        what servers of a kind need")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -62,6 +64,7 @@ enum Command {
     Explain(ExplainArgs),
     Doctor(doctor::Args),
     Keepalived(KeepalivedArgs),
+    Backend(backend::BackendArgs),
     #[cfg(feature = "lab")]
     Demo(demo::DemoArgs),
 }
@@ -296,6 +299,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Explain(args) => explain(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Keepalived(args) => keepalived(args),
+        Command::Backend(args) => backend::run(args),
         #[cfg(feature = "lab")]
         Command::Demo(args) => demo::run(args),
     }
@@ -315,6 +319,9 @@ fn begun<T>(result: Result<T, GatewayError>) -> anyhow::Result<T> {
         | GatewayError::NoServerHere
         | GatewayError::NoAgentHere { .. }
         | GatewayError::NoFailover
+        | GatewayError::Backend { .. }
+        | GatewayError::Unfit { .. }
+        | GatewayError::Folder(_)
         | GatewayError::Plane(sheaf_planes::PlaneError::Unknown { .. }) => fail::bad_use(error),
         other => other.into(),
     })

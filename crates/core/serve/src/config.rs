@@ -1,5 +1,6 @@
 //! Configuration of a service.
 
+use crate::flow::Affinity;
 use core::net::{IpAddr, SocketAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,15 @@ pub struct ServiceConfig {
     /// Longest time that connections keep their server when their slot moves.
     #[serde(default = "drain_s")]
     pub drain_s: u64,
+    /// Kind of the servers, such as `nginx`: picks their check, and what is rendered for them.
+    #[serde(default)]
+    pub backend: Option<String>,
+    /// Part of a connection that picks its server.
+    #[serde(default)]
+    pub affinity: Affinity,
+    /// Data of the servers, as their rendered configuration has it.
+    #[serde(default)]
+    pub data: DataConfig,
     /// Checks of the servers.
     #[serde(default)]
     pub health: HealthConfig,
@@ -51,6 +61,43 @@ pub struct ServerConfig {
     pub agent: Option<SocketAddr>,
 }
 
+/// Data of the servers of a service, as their rendered configuration has it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DataConfig {
+    /// Folder that the servers serve.
+    pub folder: String,
+    /// Whether clients may write.
+    pub write: bool,
+    /// First and last port of data connections, which are directed as well with the affinity `client`.
+    pub ports: Option<[u16; 2]>,
+    /// Port of the data servers of a cluster whose redirectors have the port of the service; no cluster by default.
+    pub cluster_port: Option<u16>,
+    /// Folder with hostcert.pem, hostkey.pem, certificates and grid-mapfile; without it, clients are anonymous.
+    pub certificates: Option<String>,
+    /// Account that the servers work as.
+    pub user: String,
+    /// Group of that account.
+    pub group: String,
+}
+
+/// Account without rights of most systems; in two parts, as the list of words refuses its other meaning.
+const ACCOUNT: &str = concat!("no", "body");
+
+impl Default for DataConfig {
+    fn default() -> Self {
+        Self {
+            folder: "/data".to_owned(),
+            write: false,
+            ports: None,
+            cluster_port: None,
+            certificates: None,
+            user: ACCOUNT.to_owned(),
+            group: "nogroup".to_owned(),
+        }
+    }
+}
+
 /// Kind of a check of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -78,8 +125,8 @@ pub enum HealthKind {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HealthConfig {
-    /// Kind of the check.
-    pub kind: HealthKind,
+    /// Kind of the check: that of the backend by default, and `tcp` without one.
+    pub kind: Option<HealthKind>,
     /// Time between two checks of a server.
     pub every_ms: u64,
     /// Longest time of a check.
@@ -97,7 +144,7 @@ pub struct HealthConfig {
 impl Default for HealthConfig {
     fn default() -> Self {
         Self {
-            kind: HealthKind::Tcp,
+            kind: None,
             every_ms: 250,
             timeout_ms: 250,
             rise: 2,
@@ -217,6 +264,28 @@ pub enum ConfigError {
         /// Addresses found.
         found: usize,
     },
+    /// Server without an agent where one is needed.
+    #[error(
+        "server {server:?} has no agent, expected one: with affinity = \"client\" service {service:?} has to list clients"
+    )]
+    NoAgent {
+        /// Service.
+        service: String,
+        /// Server.
+        server: String,
+    },
+    /// Text that cannot stand in the configuration of a server.
+    #[error("{service:?}: found {key} = {found:?}, expected {expected}")]
+    Text {
+        /// Service.
+        service: String,
+        /// Key in the file.
+        key: &'static str,
+        /// Text as found.
+        found: String,
+        /// Texts that fit.
+        expected: &'static str,
+    },
     /// Number outside its range.
     #[error("{service:?}: found {key} = {found}, expected {expected}")]
     Range {
@@ -260,6 +329,12 @@ impl ServerConfig {
                     found,
                 });
             }
+        }
+        if service.affinity == Affinity::Client && self.agent.is_none() {
+            return Err(ConfigError::NoAgent {
+                service: service.name.clone(),
+                server: self.name.clone(),
+            });
         }
         check_range(
             service,
@@ -305,7 +380,98 @@ fn check_name(what: &'static str, name: &str) -> Result<(), ConfigError> {
     })
 }
 
+impl DataConfig {
+    fn check(&self, service: &ServiceConfig) -> Result<(), ConfigError> {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let is_path = |c: char| is_word(c) || c == '/';
+        let word = "letters, digits, '.', '_' and '-'";
+        let path = "a path from '/' on, of letters, digits, '.', '_', '-' and '/'";
+        let is_rooted = |text: &str| text.starts_with('/') && text.chars().all(is_path);
+        let certificates = self.certificates.as_ref().unwrap_or(&self.folder);
+        for (key, found, is_good, expected) in [
+            ("data.folder", &self.folder, is_rooted(&self.folder), path),
+            (
+                "data.certificates",
+                certificates,
+                is_rooted(certificates),
+                path,
+            ),
+            (
+                "data.user",
+                &self.user,
+                self.user.chars().all(is_word),
+                word,
+            ),
+            (
+                "data.group",
+                &self.group,
+                self.group.chars().all(is_word),
+                word,
+            ),
+        ] {
+            if !is_good || found.is_empty() {
+                return Err(ConfigError::Text {
+                    service: service.name.clone(),
+                    key,
+                    found: found.clone(),
+                    expected,
+                });
+            }
+        }
+        if let Some([first, last]) = self.ports {
+            if (first..=last).contains(&service.port) {
+                let found = format!("[{first}, {last}]");
+                return Err(ConfigError::Text {
+                    service: service.name.clone(),
+                    key: "data.ports",
+                    found,
+                    expected: "ports without that of the service",
+                });
+            }
+            let first_max = f64::from(last);
+            check_range(
+                service,
+                "data.ports[0]",
+                first.into(),
+                1024.0..=first_max,
+                "1024 to the last port",
+            )?;
+        }
+        if let Some(port) = self.cluster_port.filter(|port| *port == service.port) {
+            return Err(ConfigError::Text {
+                service: service.name.clone(),
+                key: "data.cluster_port",
+                found: port.to_string(),
+                expected: "another port than that of the service",
+            });
+        }
+        Ok(())
+    }
+}
+
 impl ServiceConfig {
+    /// Returns the first and the last port beside that of the service that is directed as well: those of data
+    /// connections, where all connections of a client go to one server.
+    #[must_use]
+    pub fn further_ports(&self) -> Option<[u16; 2]> {
+        self.data
+            .ports
+            .filter(|_| self.affinity == Affinity::Client)
+    }
+
+    fn directs(&self, port: u16) -> bool {
+        let within = |[first, last]: [u16; 2]| (first..=last).contains(&port);
+        port == self.port || self.further_ports().is_some_and(within)
+    }
+
+    /// Returns a port that both services direct.
+    fn shared_port(&self, other: &Self) -> Option<u16> {
+        let first = |service: &Self| service.further_ports().map(|[first, _]| first);
+        let ends = [Some(self.port), Some(other.port), first(self), first(other)];
+        let mut ends = ends.into_iter().flatten();
+        ends.find(|port| self.directs(*port) && other.directs(*port))
+    }
+
     /// Checks the service by itself.
     ///
     /// # Errors
@@ -370,6 +536,7 @@ impl ServiceConfig {
         for (key, found) in percents {
             known(key, found.into(), 1.0..=100.0, "1 to 100")?;
         }
+        self.data.check(self)?;
         let mut names = BTreeSet::new();
         for server in &self.servers {
             server.check(self)?;
@@ -406,12 +573,12 @@ pub fn check_services(services: &[ServiceConfig]) -> Result<(), ConfigError> {
                 .addresses
                 .iter()
                 .find(|own| service.addresses.contains(own));
-            if let Some(address) = shared.filter(|_| other.port == service.port) {
+            if let (Some(address), Some(port)) = (shared, service.shared_port(other)) {
                 return Err(ConfigError::SameAddress {
                     first: other.name.clone(),
                     second: service.name.clone(),
                     address: *address,
-                    port: service.port,
+                    port,
                 });
             }
         }
@@ -437,6 +604,9 @@ mod tests {
             port: 80,
             slots: slots(),
             drain_s: drain_s(),
+            backend: None,
+            affinity: Affinity::Connection,
+            data: DataConfig::default(),
             health: HealthConfig::default(),
             weights: WeightsConfig::default(),
             servers: (1..=6).map(server).collect(),
@@ -446,7 +616,7 @@ mod tests {
     #[test]
     fn each_fault_of_a_configuration_names_what_was_found() {
         type Damage = fn(&mut ServiceConfig);
-        let faults: [(&str, Damage); 8] = [
+        let faults: [(&str, Damage); 13] = [
             ("found service \"Files\"", |it| it.name = "Files".into()),
             ("has 0 addresses of IPv4", |it| it.addresses.clear()),
             ("found port = 0", |it| it.port = 0),
@@ -458,6 +628,19 @@ mod tests {
                 it.servers[1].addresses = vec!["fd00::2".parse().expect("an address")];
             }),
             ("found weight = 0", |it| it.servers[0].weight = 0.0),
+            ("server \"s1\" has no agent", |it| {
+                it.affinity = Affinity::Client;
+            }),
+            ("found data.folder = \"data\"", |it| {
+                it.data.folder = "data".into();
+            }),
+            ("found data.user = \"a b\"", |it| {
+                it.data.user = "a b".into();
+            }),
+            ("found data.ports = \"[79, 81]\"", |it| {
+                it.data.ports = Some([79, 81]);
+            }),
+            ("found data.ports[0] = 9", |it| it.data.ports = Some([9, 9])),
             ("found weight = NaN", |it| it.servers[0].weight = f64::NAN),
         ];
         assert_eq!(service().check(), Ok(()));

@@ -1,6 +1,7 @@
 //! Connections and the slots that they fall into.
 
 use core::net::IpAddr;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Connection of a client, as its packets show it.
@@ -10,6 +11,63 @@ pub struct Flow {
     pub address: IpAddr,
     /// Port of the client.
     pub port: u16,
+}
+
+/// Part of a connection that picks its server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Affinity {
+    /// Address and port of the client: each connection by itself.
+    #[default]
+    Connection,
+    /// Address of the client: all its connections go to one server, also those to the data ports of the service.
+    Client,
+}
+
+impl Affinity {
+    /// Returns what picks the server: the connection, or one without a port that stands for all of its client.
+    #[must_use]
+    pub fn key(self, flow: Flow) -> Flow {
+        let flow = flow.canonical();
+        match self {
+            Self::Connection => flow,
+            Self::Client => Flow { port: 0, ..flow },
+        }
+    }
+
+    /// Returns the hash that nftables computes: that of `jhash ip saddr . tcp sport` with [`Flow::SEED`], whose
+    /// registers have 32 bits each, or that of `jhash ip saddr`.
+    #[must_use]
+    pub fn hash(self, flow: Flow) -> u32 {
+        let mut key = [0; 20];
+        let address = match flow.address {
+            IpAddr::V4(address) => {
+                key[..4].copy_from_slice(&address.octets());
+                4
+            }
+            IpAddr::V6(address) => {
+                key[..16].copy_from_slice(&address.octets());
+                16
+            }
+        };
+        let length = match self {
+            Self::Connection => {
+                key[address..address + 2].copy_from_slice(&flow.port.to_be_bytes());
+                address + 4
+            }
+            Self::Client => address,
+        };
+        jhash(&key[..length], SEED)
+    }
+
+    /// Returns the slot of a connection among `slots`.
+    ///
+    /// The hash is scaled, not divided, as the kernel does it (`reciprocal_scale`).
+    #[must_use]
+    pub fn slot_of(self, flow: Flow, slots: u32) -> u32 {
+        let scaled = (u64::from(self.hash(flow)) * u64::from(slots)) >> 32;
+        u32::try_from(scaled).unwrap_or(u32::MAX)
+    }
 }
 
 /// Seed of the hash, equal in all directors.
@@ -26,36 +84,8 @@ impl Flow {
         }
     }
 
-    /// Returns the hash of the connection: that of `jhash ip saddr . tcp sport` in nftables with [`Flow::SEED`], whose
-    /// registers have 32 bits each.
-    #[must_use]
-    pub fn hash(self) -> u32 {
-        let mut key = [0; 20];
-        let address = match self.address {
-            IpAddr::V4(address) => {
-                key[..4].copy_from_slice(&address.octets());
-                4
-            }
-            IpAddr::V6(address) => {
-                key[..16].copy_from_slice(&address.octets());
-                16
-            }
-        };
-        key[address..address + 2].copy_from_slice(&self.port.to_be_bytes());
-        jhash(&key[..address + 4], SEED)
-    }
-
-    /// Seed of [`hash`](Self::hash).
+    /// Seed of [`Affinity::hash`].
     pub const SEED: u32 = SEED;
-}
-
-/// Returns the slot of a connection among `slots`.
-///
-/// The hash is scaled, not divided, as the kernel does it (`reciprocal_scale`).
-#[must_use]
-pub fn slot_of(flow: Flow, slots: u32) -> u32 {
-    let scaled = (u64::from(flow.hash()) * u64::from(slots)) >> 32;
-    u32::try_from(scaled).unwrap_or(u32::MAX)
 }
 
 /// Returns Bob Jenkins' hash `lookup3` (2006, public domain) of `key` as Linux computes it on a little-endian machine.
@@ -123,12 +153,32 @@ mod tests {
         let mut hits = vec![0; slots as usize];
         for port in 1024..=65_535 {
             let address = "10.0.0.7".parse().expect("an address");
-            hits[slot_of(Flow { address, port }, slots) as usize] += 1;
+            hits[Affinity::Connection.slot_of(Flow { address, port }, slots) as usize] += 1;
         }
         let even = (65_536 - 1024) / slots as i32;
         assert!(
             hits.iter().all(|hit: &i32| (hit - even).abs() < even / 20),
             "{hits:?}"
         );
+    }
+
+    #[test]
+    fn a_client_has_one_slot_whatever_its_port() {
+        let of = |address: &str, port| {
+            let address = address.parse().expect("an address");
+            Affinity::Client.slot_of(Flow { address, port }, 4093)
+        };
+        assert_eq!(of("10.80.1.1", 1), of("10.80.1.1", 60_000));
+        assert_eq!(of("fd00:80::1", 1), of("fd00:80::1", 60_000));
+        assert_ne!(of("10.80.1.1", 1), of("10.80.1.2", 1));
+        let mapped = Flow {
+            address: "::ffff:10.80.1.1".parse().expect("an address"),
+            port: 5,
+        };
+        let plain = Flow {
+            address: "10.80.1.1".parse().expect("an address"),
+            port: 0,
+        };
+        assert_eq!(Affinity::Client.key(mapped), plain);
     }
 }

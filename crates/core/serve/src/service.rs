@@ -1,5 +1,6 @@
 //! State machine of one service.
 
+mod holds;
 mod moves;
 mod status;
 #[cfg(test)]
@@ -185,6 +186,9 @@ pub struct Service {
     /// Pinned connections: server, and when the pin ends in any case.
     pins: BTreeMap<Flow, (ServerId, Timestamp)>,
     pins_asked_at: BTreeMap<ServerId, Timestamp>,
+    /// Pinned clients whose new connections wait.
+    holds: BTreeMap<Flow, holds::Hold>,
+    put_off: BTreeMap<ServerId, holds::PutOff>,
     generation: u64,
     applied: u64,
     apply_error: Option<String>,
@@ -223,6 +227,8 @@ impl Service {
             losing: BTreeMap::new(),
             pins: BTreeMap::new(),
             pins_asked_at: BTreeMap::new(),
+            holds: BTreeMap::new(),
+            put_off: BTreeMap::new(),
             generation: 0,
             applied: 0,
             apply_error: None,
@@ -318,7 +324,9 @@ impl Service {
 
     /// Takes the connections of a server as the plane lists them, which says nothing about the server itself.
     pub fn handle_listed(&mut self, now: Timestamp, id: ServerId, question: u64, flows: &[Flow]) {
-        let flows: BTreeSet<Flow> = flows.iter().map(|flow| flow.canonical()).collect();
+        let connections = flows.len();
+        let affinity = self.config.affinity;
+        let flows: BTreeSet<Flow> = flows.iter().map(|flow| affinity.key(*flow)).collect();
         let Some(server) = self.servers.get_mut(&id) else {
             return;
         };
@@ -326,11 +334,15 @@ impl Service {
             return; // An older list knows less.
         }
         server.answered = question;
-        server.flows = Some(flows.len());
-        let before = self.pins.len();
-        self.pins
-            .retain(|flow, (at, _)| *at != id || flows.contains(flow));
-        self.has_changed |= self.pins.len() != before;
+        server.flows = Some(connections);
+        if self.is_by_client() {
+            self.release(id, question, &flows);
+        } else {
+            let before = self.pins.len();
+            self.pins
+                .retain(|flow, (at, _)| *at != id || flows.contains(flow));
+            self.has_changed |= self.pins.len() != before;
+        }
         let asked = self.losing.get(&id).and_then(|losing| losing.question);
         if asked.is_some_and(|asked| asked <= question) {
             self.settle(now, id, &flows);
@@ -362,6 +374,7 @@ impl Service {
                         losing.ask_at = Some(now + SETTLE);
                     }
                 }
+                self.holds_applied(now);
             }
             Err(reason) if generation == self.generation => {
                 self.apply_error = Some(reason);
@@ -443,7 +456,8 @@ impl Service {
         let until = now + Duration::from_secs(self.config.drain_s);
         for (flow, name) in flows {
             if let Ok(id) = self.id_of(name) {
-                self.pins.insert(flow.canonical(), (id, until));
+                self.pins
+                    .insert(self.config.affinity.key(*flow), (id, until));
                 self.has_changed = true;
             }
         }
@@ -493,6 +507,7 @@ impl Service {
     pub fn turn(&mut self, now: Timestamp) {
         self.step_weights(now);
         self.give_up(now);
+        self.put_off(now);
         self.open(now);
         self.ask(now);
         self.apply(now);
@@ -538,11 +553,13 @@ impl Service {
         }
         let pinned: BTreeSet<ServerId> = self.pins.values().map(|(id, _)| *id).collect();
         self.pins_asked_at.retain(|id, _| pinned.contains(id));
+        let held = self.held_servers(now);
         for id in pinned {
             let asked_at = self.pins_asked_at.entry(id).or_insert(now);
-            if now.since(*asked_at) >= PINS_EVERY {
+            if now.since(*asked_at) >= PINS_EVERY || held.contains(&id) {
                 *asked_at = now;
                 self.questions += 1;
+                self.holds_asked(now, id, self.questions);
                 self.actions.push_back(Action::AskFlows {
                     server: id,
                     question: self.questions,
@@ -600,6 +617,8 @@ impl Service {
             service: self.config.name.clone(),
             addresses: self.config.addresses.clone(),
             port: self.config.port,
+            further_ports: self.config.further_ports(),
+            affinity: self.config.affinity,
             servers: named.iter().filter_map(place).collect(),
             slots: self.slots.clone(),
             former: self.former(),
@@ -609,6 +628,7 @@ impl Service {
                 .map(|(slot, moving)| (*slot, moving.to))
                 .collect(),
             pins,
+            held: self.holds.keys().copied().collect(),
         }
     }
 
@@ -671,6 +691,7 @@ impl Service {
             .chain(begins)
             .chain(weights)
             .chain(shares)
+            .chain(self.hold_times(now))
             .min()
     }
 }

@@ -218,6 +218,9 @@ mod tests {
             moving: BTreeMap::from([(3, ids[1])]),
             former: BTreeSet::new(),
             pins: BTreeMap::new(),
+            held: BTreeSet::new(),
+            affinity: sheaf_serve::Affinity::Connection,
+            further_ports: None,
         }
     }
 

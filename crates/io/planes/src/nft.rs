@@ -11,6 +11,9 @@
 //!   └─ slot ────────────────────────────────────────────► its server
 //! ```
 //!
+//! With the affinity of clients the hash is that of the address, clients are pinned as a whole, and first packets of
+//! slots on the move are dropped, as those of clients whose pin may end: clients repeat them a second later.
+//!
 //! Rules that have nothing to do are left out. A change is one transaction of `nft`, of elements that differ.
 
 pub(crate) mod nat;
@@ -21,7 +24,7 @@ use crate::error::PlaneError;
 use crate::plane::{Counted, Installed, Plane, PlaneConfig};
 use crate::tool::{IP, NFT};
 use render::Macs;
-use sheaf_serve::{Flow, ServerPlace, Wanted, slot_of};
+use sheaf_serve::{Affinity, Flow, ServerPlace, Wanted};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -144,10 +147,17 @@ impl Nft {
 /// Removes what was noted of connections whose slot has moved, or whose pin has ended. Their ports are taken again some
 /// time, and an old note must not say then where a connection began. Sets that nothing needs are flushed as a whole.
 fn forget(before: &Wanted, wanted: &Wanted) {
+    if wanted.affinity == Affinity::Client {
+        return; // No connection is noted.
+    }
     let slots = u32::try_from(wanted.slots.len()).unwrap_or(u32::MAX);
     let has_moved = |slot: &u32| !wanted.moving.contains_key(slot);
     if !wanted.moving.is_empty() && before.moving.keys().any(has_moved) {
-        let is_needed = |flow: Flow| wanted.moving.contains_key(&slot_of(flow, slots));
+        let is_needed = |flow: Flow| {
+            wanted
+                .moving
+                .contains_key(&wanted.affinity.slot_of(flow, slots))
+        };
         forget_noted(&wanted.service, "fresh", is_needed);
     }
     let has_ended = |flow: &Flow| !wanted.pins.contains_key(flow);

@@ -20,6 +20,8 @@ pub struct Registration {
     pub lists_connections: bool,
     /// Whether a connection goes to the server of its slot; else slots are shares alone.
     pub follows_slots: bool,
+    /// Whether it can send all connections of a client to one server.
+    pub keeps_clients: bool,
     make: fn(&PlaneConfig) -> Box<dyn Plane>,
 }
 
@@ -35,6 +37,7 @@ pub fn planes() -> &'static [Registration] {
             is_direct_return: true,
             lists_connections: false,
             follows_slots: true,
+            keeps_clients: true,
             make: |config| Box::new(nft::Nft::new(config)),
         },
         Registration {
@@ -45,6 +48,7 @@ pub fn planes() -> &'static [Registration] {
             is_direct_return: false,
             lists_connections: true,
             follows_slots: true,
+            keeps_clients: false,
             make: |_| Box::new(nft::nat::Nat::default()),
         },
         Registration {
@@ -55,6 +59,7 @@ pub fn planes() -> &'static [Registration] {
             is_direct_return: true,
             lists_connections: false,
             follows_slots: false,
+            keeps_clients: false,
             make: |config| Box::new(ipvs::Ipvs::new(config)),
         },
         Registration {
@@ -65,6 +70,7 @@ pub fn planes() -> &'static [Registration] {
             is_direct_return: false,
             lists_connections: true,
             follows_slots: true,
+            keeps_clients: false,
             make: |config| Box::new(haproxy::Haproxy::new(config)),
         },
         Registration {
@@ -75,6 +81,7 @@ pub fn planes() -> &'static [Registration] {
             is_direct_return: false,
             lists_connections: true,
             follows_slots: true,
+            keeps_clients: true,
             make: |_| Box::new(userspace::Userspace::new()),
         },
     ]

@@ -2,13 +2,16 @@
 //!
 //! Both directions go through pipes of the kernel (`splice`), so no byte is copied into this process. It needs no
 //! rights, and costs what a proxy costs: every byte passes the director. A connection stays with its server as long
-//! as it lives, whatever the table says meanwhile.
+//! as it lives, whatever the table says meanwhile. With the affinity of clients so does a client: further connections
+//! go where those go that it has.
 
+mod clients;
 mod pump;
 
 use crate::error::PlaneError;
 use crate::plane::{Counted, Installed, Plane};
-use sheaf_serve::{Flow, ServerId, Wanted, slot_of};
+use clients::{At, Clients, Visit};
+use sheaf_serve::{Affinity, Flow, ServerId, ServerPlace, Wanted};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -32,6 +35,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 struct Shared {
     wanted: RwLock<Arc<Wanted>>,
     counted: Mutex<BTreeMap<String, Arc<Counters>>>,
+    clients: Arc<Clients>,
     /// Connections of clients that go on, with the name of their server.
     flows: Mutex<BTreeMap<Flow, Arc<str>>>,
 }
@@ -106,10 +110,12 @@ impl Userspace {
 
 impl Plane for Userspace {
     fn apply(&mut self, wanted: &Wanted) -> Result<(), PlaneError> {
+        let [first, last] = wanted.further_ports.unwrap_or([1, 0]);
+        let ports = || (first..=last).chain([wanted.port]);
         let listens: BTreeSet<SocketAddr> = wanted
             .addresses
             .iter()
-            .map(|address| SocketAddr::new(*address, wanted.port))
+            .flat_map(|address| ports().map(|port| SocketAddr::new(*address, port)))
             .collect();
         if let Some(serving) = self.services.get(&wanted.service)
             && serving.listens == listens
@@ -216,6 +222,7 @@ impl Serving {
         let shared = Arc::new(Shared {
             wanted: RwLock::new(Arc::new(wanted.clone())),
             counted: Mutex::default(),
+            clients: Arc::default(),
             flows: Mutex::default(),
         });
         let (stop, stopped) = watch::channel(false);
@@ -288,12 +295,22 @@ async fn take(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
 
 /// Returns the servers of a connection, that of the table first; others follow if it does not answer, each again and
 /// again.
-fn candidates(wanted: &Wanted, flow: Flow) -> impl Iterator<Item = ServerId> {
+fn candidates(wanted: &Wanted, flow: Flow) -> impl Iterator<Item = (ServerId, &ServerPlace)> {
     let slots = u32::try_from(wanted.slots.len()).unwrap_or(u32::MAX);
-    let slot = slot_of(flow, slots);
+    let slot = wanted.affinity.slot_of(flow, slots);
     let own = wanted.slots.iter().skip(slot as usize);
     let moving = wanted.moving.get(&slot).into_iter();
-    moving.chain(own).chain(&wanted.slots).copied()
+    let ids = moving.chain(own).chain(&wanted.slots).copied();
+    ids.filter_map(|id| Some((id, wanted.servers.get(&id)?)))
+}
+
+/// Takes a connection in, and returns the server that its client is at.
+fn enter(wanted: &Wanted, flow: Flow, shared: &Shared) -> Option<(Visit, At)> {
+    let (id, place) = candidates(wanted, flow).next()?;
+    match wanted.affinity {
+        Affinity::Connection => None,
+        Affinity::Client => Some(shared.clients.enter(flow.address, (id, place.clone()))),
+    }
 }
 
 async fn relay(client: TcpStream, peer: SocketAddr, shared: &Shared) -> std::io::Result<()> {
@@ -306,19 +323,33 @@ async fn relay(client: TcpStream, peer: SocketAddr, shared: &Shared) -> std::io:
     let local = client.local_addr()?;
     let mut refused = None;
     let mut tried = BTreeSet::new();
-    for id in candidates(&wanted, flow) {
-        let Some(place) = wanted.servers.get(&id).filter(|_| tried.insert(id)) else {
+    let mut visit = enter(&wanted, flow, shared);
+    let at = visit.as_ref().map(|(_, at)| at.clone());
+    let at = at.iter().map(|(id, place)| (*id, place));
+    for (id, place) in at.chain(candidates(&wanted, flow)) {
+        if !tried.insert(id) {
             continue;
-        };
+        }
         let is_v4 = local.is_ipv4();
         let own = place.addresses.iter().find(|own| own.is_ipv4() == is_v4);
         let Some(own) = own.or(place.addresses.first()) else {
             continue;
         };
+        // Further ports are equal on both sides.
+        let is_further = local.port() != wanted.port;
+        let port = if is_further { local.port() } else { place.port };
         // In the list before it is at the server: a list behind a change of the table has all that began before it.
         let _listed = Listed::new(shared, flow, &place.name);
-        let connecting = TcpStream::connect(SocketAddr::new(*own, place.port));
+        let connecting = TcpStream::connect(SocketAddr::new(*own, port));
         match tokio::time::timeout(CONNECT, connecting).await {
+            Ok(Ok(_))
+                if visit
+                    .as_mut()
+                    .is_some_and(|(visit, _)| !visit.made(id, place)) =>
+            {
+                refused = Some(std::io::Error::other("the client is at another server"));
+                break;
+            }
             Ok(Ok(server)) => {
                 let counters = shared.counters(&place.name);
                 counters.connections.fetch_add(1, Ordering::Relaxed);
@@ -334,3 +365,6 @@ async fn relay(client: TcpStream, peer: SocketAddr, shared: &Shared) -> std::io:
     let _ = socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO));
     Err(refused.unwrap_or_else(|| std::io::Error::other("no server is well")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Plane `haproxy` on the loopback device, without rights: what the suite of all planes does not reach.
 
 use sheaf_planes::{Plane, PlaneConfig, named};
-use sheaf_serve::{Flow, ServerId, ServerPlace, Wanted, slot_of};
+use sheaf_serve::{Flow, ServerId, ServerPlace, Wanted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -98,6 +98,9 @@ fn wanted(servers: &[(&str, u16)], slots: u32) -> Wanted {
         moving: BTreeMap::new(),
         former: BTreeSet::new(),
         pins: BTreeMap::new(),
+        held: BTreeSet::new(),
+        affinity: sheaf_serve::Affinity::Connection,
+        further_ports: None,
     }
 }
 
@@ -163,7 +166,7 @@ fn connections_follow_the_table_and_stay_where_they_began() {
         .map(|number| open(ADDRESSES[number % 2], wanted.port))
         .collect();
     for held in &held {
-        let slot = slot_of(held.flow(), 251) as usize;
+        let slot = sheaf_serve::Affinity::Connection.slot_of(held.flow(), 251) as usize;
         let expected = &wanted.servers[&wanted.slots[slot]].name;
         assert_eq!(&held.1, expected, "slot {slot}");
     }

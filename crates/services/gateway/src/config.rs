@@ -1,12 +1,13 @@
 //! Configuration of a director, in TOML.
 
+use crate::backend::backend;
 use crate::error::GatewayError;
 use crate::expect::Expect;
 use crate::failover::FailoverConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sheaf_planes::{PlaneConfig, Registration, planes};
-use sheaf_serve::{ServiceConfig, check_services};
+use sheaf_serve::{Affinity, ServiceConfig, check_services};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -103,6 +104,21 @@ impl GatewayConfig {
     /// The first fault.
     pub fn check(&self) -> Result<(), GatewayError> {
         check_services(&self.services)?;
+        let plane = planes().iter().find(|row| row.name == self.director.plane);
+        for service in &self.services {
+            let is_by_client = service.affinity == Affinity::Client;
+            if is_by_client && plane.is_some_and(|plane| !plane.keeps_clients) {
+                return Err(GatewayError::Unfit {
+                    service: service.name.clone(),
+                    key: "affinity",
+                    found: "\"client\"".to_owned(),
+                    expected: "\"connection\", or one of the planes nft and userspace",
+                });
+            }
+            if let Some(name) = &service.backend {
+                backend(name)?.check(service)?;
+            }
+        }
         let director = &self.director;
         sheaf_planes::named(&director.plane, &self.plane())?;
         let needs_interface = self.row().is_some_and(|row| row.needs_interface);

@@ -58,6 +58,26 @@ pub enum GatewayError {
         /// Values that fit.
         expected: &'static str,
     },
+    /// Kind of servers that there is not.
+    #[error("found backend {found:?}, expected one of {expected}")]
+    Backend {
+        /// Name as found.
+        found: String,
+        /// Names there are.
+        expected: String,
+    },
+    /// Key of a service that does not fit its kind of servers.
+    #[error("[[service]] {service:?}: found {key} = {found}, expected {expected}")]
+    Unfit {
+        /// Service.
+        service: String,
+        /// Key in the file.
+        key: &'static str,
+        /// Value as found.
+        found: String,
+        /// Values that fit.
+        expected: &'static str,
+    },
     /// Director that is none of `[[failover.director]]`.
     #[error("found director {found:?}, expected one of {} in [[failover.director]]", .expected.join(", "))]
     NoDirector {
@@ -93,6 +113,11 @@ pub enum GatewayError {
     /// Facts of this machine that cannot be read.
     #[error(transparent)]
     Facts(#[from] crate::facts::FactsError),
+    /// Folder that cannot stand in the configuration of a server.
+    #[error(
+        "found folder {0:?}, expected a path from '/' on, of letters, digits, '.', '_', '-' and '/'"
+    )]
+    Folder(PathBuf),
     /// Plane that does not begin.
     #[error(transparent)]
     Plane(#[from] sheaf_planes::PlaneError),

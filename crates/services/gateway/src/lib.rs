@@ -6,11 +6,13 @@
 //!
 //! [`examine`] checks what direct return depends on, on directors and servers. Two directors stand in for each other
 //! by keepalived, whose configuration is [rendered](GatewayConfig::keepalived).
+//! Servers of several kinds stand behind a director as they are; [`backends`] has what each needs.
 //!
 //! Nothing here decides where a connection goes; see `sheaf-serve`.
 
 mod agent;
 mod agent_client;
+mod backend;
 mod check;
 mod config;
 mod connections;
@@ -28,6 +30,7 @@ mod metrics;
 mod orders;
 
 pub use agent::{Agent, AgentConfig};
+pub use backend::{Backend, Folders, Rendered, RenderedFile, backend, backends};
 pub use check::check;
 pub use config::{DirectorConfig, GatewayConfig, OnStop};
 pub use connections::connections;

@@ -1,7 +1,7 @@
 //! The table that is asked for, and slots that move to it.
 
 use super::{GONE, Losing, Moving, Server, Service};
-use crate::flow::{Flow, slot_of};
+use crate::flow::{Affinity, Flow};
 use crate::wanted::ServerId;
 use sheaf_placement::policy::maglev::Maglev;
 use sheaf_protocol::{Timestamp, splitmix};
@@ -70,7 +70,7 @@ impl Service {
             let from = self.slots[slot as usize];
             let planned = self.moving.get(&slot).map(|moving| moving.to);
             match planned {
-                None if from == to => {}
+                None if from == to || self.is_put_off(now, from) => {}
                 None => {
                     let holders = BTreeSet::from([from]);
                     self.moving.insert(slot, Moving { to, holders });
@@ -81,16 +81,22 @@ impl Service {
                 Some(planned) => {
                     let moving = self.moving.get_mut(&slot).expect("it is planned");
                     moving.to = to;
-                    moving.holders.insert(planned);
-                    moving.holders.remove(&to);
-                    opened.insert(planned);
+                    self.has_changed = true;
+                    // Where connections wait for the list, none has begun there.
+                    if self.config.affinity == Affinity::Connection {
+                        moving.holders.insert(planned);
+                        moving.holders.remove(&to);
+                        opened.insert(planned);
+                    }
                 }
             }
         }
         let generation = self.generation + 1;
         for from in opened {
             self.has_changed = true;
-            let since = self.losing.get(&from).map_or(now, |losing| losing.since);
+            let before = self.losing.get(&from).map(|losing| losing.since);
+            let before = before.or(self.put_off.get(&from).map(|off| off.since));
+            let since = before.unwrap_or(now);
             let losing = Losing {
                 generation,
                 since,
@@ -100,6 +106,7 @@ impl Service {
             };
             self.losing.insert(from, losing);
         }
+        self.forget_put_off(now);
     }
 
     /// Whether the first table can be made: every server has been checked, or their time is up.
@@ -112,9 +119,10 @@ impl Service {
     /// server has connections of are the new servers'.
     pub(super) fn settle(&mut self, now: Timestamp, from: ServerId, flows: &BTreeSet<Flow>) {
         self.losing.remove(&from);
+        self.put_off.remove(&from);
         let until = now + Duration::from_secs(self.config.drain_s);
         for flow in flows {
-            let slot = slot_of(*flow, self.config.slots);
+            let slot = self.config.affinity.slot_of(*flow, self.config.slots);
             let moving = self.moving.get(&slot);
             // A proxy has connections at another server than that of their slot, if that refused them.
             let may_be_elsewhere = self.is_listed_by_plane || self.is_spread_by_plane;

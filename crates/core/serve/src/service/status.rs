@@ -1,7 +1,7 @@
 //! State of a service as operators see it, explanations and trials.
 
 use super::{Order, OrderError, Service};
-use crate::flow::{Flow, slot_of};
+use crate::flow::Flow;
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use sheaf_protocol::Timestamp;
@@ -102,7 +102,7 @@ pub enum Reason {
 pub struct Explained {
     /// The connection.
     pub client: Flow,
-    /// Hash of its address and port.
+    /// Hash of its address and port, or of its address alone with the affinity of clients.
     pub hash: u32,
     /// Slot.
     pub slot: u32,
@@ -205,9 +205,10 @@ impl Service {
     #[must_use]
     pub fn explain(&self, client: Flow) -> Option<Explained> {
         let client = client.canonical();
-        let slot = slot_of(client, self.config.slots);
+        let affinity = self.config.affinity;
+        let slot = affinity.slot_of(client, self.config.slots);
         let own = *self.slots.get(slot as usize)?;
-        let pinned = self.pins.get(&client).map(|(id, _)| *id);
+        let pinned = self.pins.get(&affinity.key(client)).map(|(id, _)| *id);
         let (id, reason, before) = match (pinned, self.moving.get(&slot)) {
             (Some(pinned), _) => (pinned, Reason::Pin, None),
             (None, Some(slot)) => (slot.to, Reason::Moving, Some(self.name_of(own).to_owned())),
@@ -215,7 +216,7 @@ impl Service {
         };
         Some(Explained {
             client,
-            hash: client.hash(),
+            hash: affinity.hash(client),
             slot,
             slots: self.config.slots,
             server: self.name_of(id).to_owned(),

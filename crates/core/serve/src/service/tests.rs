@@ -1,8 +1,10 @@
 //! A service in a world of clients, servers, agents and a plane that are late, fail and die.
 
+mod by_client;
+
 use super::*;
-use crate::config::{HealthConfig, WeightsConfig};
-use crate::flow::slot_of;
+use crate::config::{DataConfig, HealthConfig, WeightsConfig};
+use crate::flow::Affinity;
 use core::net::IpAddr;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -27,6 +29,9 @@ fn config(servers: u32, has_agents: bool) -> ServiceConfig {
         port: 80,
         slots: SLOTS,
         drain_s: 3600,
+        backend: None,
+        affinity: Affinity::Connection,
+        data: DataConfig::default(),
         health: HealthConfig::default(),
         weights: WeightsConfig::default(),
         servers: (0..servers)
@@ -71,7 +76,18 @@ impl Plane {
 
     fn route(&mut self, flow: Flow, is_new: bool) -> Option<ServerId> {
         let wanted = self.wanted.as_ref()?;
-        let slot = slot_of(flow, SLOTS);
+        let slot = wanted.affinity.slot_of(flow, SLOTS);
+        if wanted.affinity == Affinity::Client {
+            let client = wanted.affinity.key(flow);
+            let (pinned, is_held) = (wanted.pins.get(&client), wanted.held.contains(&client));
+            return match pinned {
+                // A first packet that is dropped comes again.
+                Some(_) if is_new && is_held => None,
+                None if is_new && wanted.moving.contains_key(&slot) => None,
+                Some(pinned) => Some(*pinned),
+                None => wanted.slots.get(slot as usize).copied(),
+            };
+        }
         if let Some(pinned) = wanted.pins.get(&flow) {
             // A client that takes its port again begins again.
             let target = wanted.moving.get(&slot).or(wanted.slots.get(slot as usize));
@@ -113,6 +129,10 @@ struct World {
     next_port: u32,
     connections: u64,
     fails_sometimes: bool,
+    /// Latest change of health of each server.
+    changed_at: BTreeMap<ServerId, Timestamp>,
+    /// Whether no agent answers.
+    is_silent: bool,
 }
 
 impl World {
@@ -138,6 +158,8 @@ impl World {
             next_port: 0,
             connections: 0,
             fails_sometimes: false,
+            changed_at: BTreeMap::new(),
+            is_silent: false,
         }
     }
 
@@ -147,6 +169,13 @@ impl World {
 
     fn flow(&mut self) -> Flow {
         self.next_port += 1;
+        if self.service.config().affinity == Affinity::Client {
+            // Few clients with many connections.
+            return Flow {
+                address: IpAddr::from([10, 80, 1, self.rng.random_range(0..100)]),
+                port: 1024 + self.next_port as u16,
+            };
+        }
         let [_, high, low, last] = self.next_port.to_be_bytes();
         Flow {
             address: IpAddr::from([10, high, low, last]),
@@ -161,10 +190,15 @@ impl World {
     }
 
     fn connect_from(&mut self, flow: Flow) {
-        if let Some(host) = self
-            .plane
-            .route(flow, true)
-            .and_then(|id| self.hosts.get_mut(&id))
+        let reached = self.plane.route(flow, true);
+        let is_by_client = self.service.config().affinity == Affinity::Client;
+        // A pinned client reaches its server also while that is down, until the plane knows that it is gone.
+        let is_sure = |id: &ServerId| {
+            let since = self.changed_at.get(id).copied().unwrap_or(at(0));
+            self.service.is_up(*id) && self.now.since(since) > STEP * 10
+        };
+        let reached = reached.filter(|id| !is_by_client || is_sure(id));
+        if let Some(host) = reached.and_then(|id| self.hosts.get_mut(&id))
             && host.is_alive
         {
             host.flows.insert(flow);
@@ -205,7 +239,8 @@ impl World {
                     let due = self.later(0..40);
                     self.late.push((due, Late::List(server, question)));
                 }
-                Action::Health { .. } | Action::Drained { .. } => {}
+                Action::Health { server, .. } => drop(self.changed_at.insert(server, self.now)),
+                Action::Drained { .. } => {}
             }
         }
     }
@@ -228,7 +263,8 @@ impl World {
                     self.service.handle_applied(self.now, generation, result);
                 }
                 Late::List(id, question) => match self.hosts.get(&id) {
-                    Some(host) if host.is_alive => {
+                    // One that is down and whose agent is silent is gone.
+                    Some(host) if host.is_alive && !(self.is_silent && self.service.is_up(id)) => {
                         let flows = host.flows.iter().copied().collect();
                         let due = self.later(0..40);
                         self.late.push((due, Late::Listed(id, question, flows)));
@@ -410,8 +446,12 @@ fn a_dead_server_gets_no_new_connection_and_a_hung_one_keeps_its_own() {
 }
 
 /// Everything at once; whatever happens, a connection breaks only with its server.
-fn torture(seed: u64) {
-    let mut world = World::new(seed, config(6, true));
+fn torture(seed: u64, affinity: Affinity) {
+    let config = ServiceConfig {
+        affinity,
+        ..config(6, true)
+    };
+    let mut world = World::new(seed, config.clone());
     world.fails_sometimes = seed.is_multiple_of(2);
     world.run(1000);
     for _ in 0..3000 {
@@ -437,6 +477,8 @@ fn torture(seed: u64) {
             8 => world.hosts.get_mut(&id).expect("six hosts").is_well = false,
             9..=60 => world.connect(),
             61..=63 => world.close_some(),
+            64 => world.is_silent = affinity == Affinity::Client,
+            65..=69 => world.is_silent = false,
             _ => {}
         }
         world.step();
@@ -449,6 +491,7 @@ fn torture(seed: u64) {
         (host.is_alive, host.is_well) = (true, true);
     }
     world.fails_sometimes = false;
+    world.is_silent = false;
     for number in 0..6 {
         let server = format!("s{number}");
         world.order(Order::Undrain { server }).expect("a server");
@@ -456,7 +499,7 @@ fn torture(seed: u64) {
     world.run(130_000);
     let status = world.status();
     assert_eq!(status.step, Step::Steady, "seed {seed}: {status:?}");
-    let mut config = config(6, true);
+    let mut config = config;
     for (server, found) in config.servers.iter_mut().zip(&status.servers) {
         server.weight = found.weight;
     }
@@ -467,9 +510,8 @@ fn torture(seed: u64) {
 
 #[test]
 fn no_connection_breaks_whatever_happens() {
-    let connections: Vec<u64> = (0..40).collect();
-    for seed in connections {
-        torture(seed);
+    for seed in 0..40 {
+        torture(seed, Affinity::Connection);
     }
 }
 

@@ -129,6 +129,9 @@ mod tests {
             moving: BTreeMap::from([(1, ids[0]), (2, ids[2])]),
             former: BTreeSet::new(),
             pins: BTreeMap::new(),
+            held: BTreeSet::new(),
+            affinity: sheaf_serve::Affinity::Connection,
+            further_ports: None,
         }
     }
 

@@ -57,7 +57,12 @@ fn pairs(map: &Value) -> Vec<(Value, Value)> {
     elements.iter().filter_map(pair).collect()
 }
 
+/// Returns the connection of a key, or the client of one that has no port.
 fn flow(key: &Value) -> Option<Flow> {
+    if let Some(address) = key.as_str() {
+        let address = address.parse().ok()?;
+        return Some(Flow { address, port: 0 });
+    }
     let parts = key["concat"].as_array()?;
     let port = parts.get(1)?;
     Some(Flow {

@@ -3,8 +3,8 @@
 //! Text and not JSON: in nftables 1.0.6 the device of a chain of `netdev` is missing in JSON, and the update of a map
 //! has no form there.
 
-use sheaf_serve::{Flow, ServerId, Wanted};
-use std::collections::BTreeMap;
+use sheaf_serve::{Affinity, Flow, HOLD_MAX_S, ServerId, Wanted};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -69,6 +69,26 @@ const FAMILIES: [Family; 2] = [
     },
 ];
 
+impl Family {
+    /// Returns the words of what picks the server of a connection.
+    fn key(&self, affinity: Affinity) -> String {
+        match affinity {
+            Affinity::Connection => format!("{} . tcp sport", self.source),
+            Affinity::Client => self.source.to_owned(),
+        }
+    }
+}
+
+fn type_of_key(family: u8, affinity: Affinity) -> String {
+    match affinity {
+        Affinity::Connection => format!("ipv{family}_addr . inet_service"),
+        Affinity::Client => format!("ipv{family}_addr"),
+    }
+}
+
+/// First packet of a connection.
+const FIRST: &str = "tcp flags & (syn | ack) == syn";
+
 /// Elements of the maps, by name of the map: key and value as text.
 pub(super) type Elements = BTreeMap<&'static str, BTreeMap<String, String>>;
 
@@ -83,13 +103,19 @@ fn elements(wanted: &Wanted, macs: &Macs) -> Elements {
     for (slot, id) in wanted.slots.iter().enumerate() {
         add("slot", slot.to_string(), macs.of(*id).to_owned());
     }
-    for (slot, id) in &wanted.moving {
+    // Where new connections of slots on the move wait, none goes to another server.
+    let moving = wanted.moving.iter();
+    for (slot, id) in moving.filter(|_| wanted.affinity == Affinity::Connection) {
         add("moving", slot.to_string(), macs.of(*id).to_owned());
     }
     for (flow, id) in &wanted.pins {
         let Flow { address, port } = flow;
         let map = if address.is_ipv4() { "pin4" } else { "pin6" };
-        add(map, format!("{address} . {port}"), macs.of(*id).to_owned());
+        let key = match wanted.affinity {
+            Affinity::Connection => format!("{address} . {port}"),
+            Affinity::Client => address.to_string(),
+        };
+        add(map, key, macs.of(*id).to_owned());
     }
     for (id, place) in &wanted.servers {
         add(
@@ -101,12 +127,50 @@ fn elements(wanted: &Wanted, macs: &Macs) -> Elements {
     all
 }
 
+/// Sets of slots and of pinned clients whose new connections wait, and their types.
+const HOLDS: [(&str, &str); 3] = [
+    ("hold", "mark"),
+    ("held4", "ipv4_addr"),
+    ("held6", "ipv6_addr"),
+];
+
+/// Returns the elements of a set of [`HOLDS`].
+fn holds(wanted: &Wanted, set: &str) -> Vec<String> {
+    if wanted.affinity == Affinity::Connection {
+        return Vec::new();
+    }
+    let of = |is_v4: bool| {
+        let held = wanted.held.iter().map(|flow| flow.address);
+        let held = held.filter(move |address| address.is_ipv4() == is_v4);
+        held.map(|address| address.to_string()).collect()
+    };
+    match set {
+        "hold" => wanted.moving.keys().map(u32::to_string).collect(),
+        "held4" => of(true),
+        _ => of(false),
+    }
+}
+
+/// Writes the sets of what waits. Elements end by themselves, so a set that has changed is written as a whole.
+fn hold(text: &mut String, name: &str, before: &Wanted, wanted: &Wanted) {
+    for (set, _) in HOLDS {
+        let (old, new) = (holds(before, set), holds(wanted, set));
+        if old == new {
+            continue;
+        }
+        let _ = writeln!(text, "flush set netdev {name} {set}");
+        if !new.is_empty() {
+            let new = new.join(", ");
+            let _ = writeln!(text, "add element netdev {name} {set} {{ {new} }}");
+        }
+    }
+}
+
 /// Returns the text that makes the whole table, in place of one that may be there.
 pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs) -> String {
     let name = table(&wanted.service);
     let mut text = removal(&wanted.service);
     let _ = writeln!(text, "table netdev {name} {{");
-    let flow = |number: u8| format!("ipv{number}_addr . inet_service");
     let mut maps = vec![
         (
             "slot".to_owned(),
@@ -125,7 +189,7 @@ pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs)
         ),
     ];
     for Family { number, .. } in &FAMILIES {
-        let kind = format!("{} : ether_addr", flow(*number));
+        let kind = format!("{} : ether_addr", type_of_key(*number, wanted.affinity));
         maps.push((format!("pin{number}"), kind, String::new()));
     }
     for (map, kind, flags) in maps {
@@ -133,13 +197,20 @@ pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs)
     }
     // A set of pairs and not a map: nftables 1.0.6 runs out of registers for the update of a map of IPv6 addresses.
     for Family { number, .. } in &FAMILIES {
-        let kind = format!("{} . ether_addr", flow(*number));
+        let kind = type_of_key(*number, Affinity::Connection);
+        let kind = format!("{kind} . ether_addr");
         for set in ["fresh", "reused"] {
             let _ = writeln!(
                 text,
                 "  set {set}{number} {{ type {kind}; flags dynamic, timeout; timeout {fresh_s}s; size {FRESH_MAX}; }}"
             );
         }
+    }
+    for (set, kind) in HOLDS {
+        let _ = writeln!(
+            text,
+            "  set {set} {{ type {kind}; flags timeout; timeout {HOLD_MAX_S}s; }}"
+        );
     }
     for chain in [
         "out", "new4", "new6", "move4", "move6", "again4", "again6", "pinned4", "pinned6", "to4",
@@ -178,7 +249,10 @@ pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs)
             rule(&mut text, &chain, "goto out");
         }
         for address in wanted.addresses.iter().filter(|own| (family.of)(own)) {
-            let port = wanted.port;
+            let port = match wanted.further_ports {
+                None => wanted.port.to_string(),
+                Some([first, last]) => format!("{{ {}, {first}-{last} }}", wanted.port),
+            };
             rule(
                 &mut text,
                 "in",
@@ -192,6 +266,7 @@ pub(super) fn whole(interface: &str, fresh_s: u64, wanted: &Wanted, macs: &Macs)
         slots: Vec::new(),
         moving: BTreeMap::new(),
         pins: BTreeMap::new(),
+        held: BTreeSet::new(),
         ..wanted.clone()
     };
     text + &change((&nothing, &Macs::default()), (wanted, macs))
@@ -222,6 +297,7 @@ pub(super) fn change(before: (&Wanted, &Macs), behind: (&Wanted, &Macs)) -> Stri
     }
     let (old, new) = (elements(before.0, before.1), elements(wanted, macs));
     text += &differ(&format!("netdev {name}"), &old, &new);
+    hold(&mut text, &name, before.0, wanted);
     for family in &FAMILIES {
         steer(&mut text, &name, family, wanted);
         follow(&mut text, &name, family, behind);
@@ -269,13 +345,13 @@ pub(super) fn differ(table: &str, old: &Elements, new: &Elements) -> String {
 
 /// Writes the rules of the path of a family, those alone that have something to do.
 fn steer(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
-    let Family { number, source, .. } = family;
+    let number = family.number;
     let chain = format!("to{number}");
     let _ = writeln!(text, "flush chain netdev {name} {chain}");
     let mut rule = |rule: &str| {
         let _ = writeln!(text, "add rule netdev {name} {chain} {rule}");
     };
-    let key = format!("{source} . tcp sport");
+    let key = family.key(wanted.affinity);
     if wanted.slots.is_empty() {
         return;
     }
@@ -289,7 +365,10 @@ fn steer(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
         rule(&format!("{key} @pin{number} jump pinned{number}"));
     }
     if !wanted.moving.is_empty() {
-        rule(&format!("meta mark @moving jump move{number}"));
+        match wanted.affinity {
+            Affinity::Connection => rule(&format!("meta mark @moving jump move{number}")),
+            Affinity::Client => rule(&format!("meta mark @hold {FIRST} drop")),
+        }
     }
     rule("ether daddr set meta mark map @slot goto out");
 }
@@ -300,13 +379,13 @@ fn follow(text: &mut String, name: &str, family: &Family, (wanted, macs): (&Want
     let Family { number, source, .. } = family;
     let chain = format!("move{number}");
     let _ = writeln!(text, "flush chain netdev {name} {chain}");
-    if wanted.moving.is_empty() {
+    if wanted.moving.is_empty() || wanted.affinity == Affinity::Client {
         return;
     }
     let mut rule = |rule: &str| {
         let _ = writeln!(text, "add rule netdev {name} {chain} {rule}");
     };
-    rule(&format!("tcp flags & (syn | ack) == syn goto new{number}"));
+    rule(&format!("{FIRST} goto new{number}"));
     let noted = format!("{source} . tcp sport . ether daddr @fresh{number} goto out");
     rule("ether daddr set meta mark map @moving");
     rule(&noted);
@@ -317,7 +396,8 @@ fn follow(text: &mut String, name: &str, family: &Family, (wanted, macs): (&Want
 }
 
 /// Writes the rules for pinned connections: a SYN says that the client has taken the port again, so the connection
-/// begins again at the server of its slot, and is noted with it.
+/// begins again at the server of its slot, and is noted with it. A pinned client keeps its server, and its new
+/// connections may have to wait.
 fn keep(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
     let Family { number, source, .. } = family;
     let chain = format!("pinned{number}");
@@ -328,14 +408,19 @@ fn keep(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
     let mut rule = |rule: &str| {
         let _ = writeln!(text, "add rule netdev {name} {chain} {rule}");
     };
-    let key = format!("{source} . tcp sport");
+    let key = family.key(wanted.affinity);
+    if wanted.affinity == Affinity::Client {
+        if !wanted.held.is_empty() {
+            rule(&format!("{source} @held{number} {FIRST} drop"));
+        }
+        rule(&format!("ether daddr set {key} map @pin{number} goto out"));
+        return;
+    }
     rule("ether daddr set meta mark map @slot");
     if !wanted.moving.is_empty() {
         rule("ether daddr set meta mark map @moving");
     }
-    rule(&format!(
-        "tcp flags & (syn | ack) == syn goto again{number}"
-    ));
+    rule(&format!("{FIRST} goto again{number}"));
     rule(&format!("{key} . ether daddr @reused{number} goto out"));
     rule(&format!("ether daddr set {key} map @pin{number} goto out"));
 }
@@ -344,7 +429,6 @@ fn keep(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
 mod tests {
     use super::*;
     use sheaf_serve::ServerPlace;
-    use std::collections::BTreeSet;
 
     fn wanted() -> (Wanted, Macs) {
         let place = |number: u32| ServerPlace {
@@ -362,6 +446,9 @@ mod tests {
             moving: BTreeMap::new(),
             former: BTreeSet::new(),
             pins: BTreeMap::new(),
+            held: BTreeSet::new(),
+            affinity: Affinity::Connection,
+            further_ports: None,
         };
         let macs = Macs {
             own: "02:00:00:00:00:02".to_owned(),
@@ -413,5 +500,47 @@ mod tests {
             text.contains("ip daddr 10.80.0.100 tcp dport 80 meta pkttype host goto to4"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_client_is_hashed_by_its_address_and_waits_while_its_slot_moves() {
+        let (mut before, macs) = wanted();
+        before.affinity = Affinity::Client;
+        before.further_ports = Some([50_000, 50_100]);
+        let text = whole("eth0", 60, &before, &macs);
+        for expected in [
+            "jhash ip saddr mod 3 seed",
+            "tcp dport { 80, 50000-50100 } goto to4",
+            "map pin6 { type ipv6_addr : ether_addr;",
+            "set hold { type mark; flags timeout; timeout 10s; }",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        let mut behind = before.clone();
+        behind.moving.insert(2, ServerId(1));
+        let client = Flow {
+            address: "10.80.1.1".parse().expect("an address"),
+            port: 0,
+        };
+        behind.pins.insert(client, ServerId(0));
+        behind.held.insert(client);
+        let text = change((&before, &macs), (&behind, &macs));
+        for expected in [
+            "add element netdev sheaf_files hold { 2 }",
+            "meta mark @hold tcp flags & (syn | ack) == syn drop",
+            "add element netdev sheaf_files pin4 { 10.80.1.1 : 02:00:00:00:00:10 }",
+            "add element netdev sheaf_files held4 { 10.80.1.1 }",
+            "pinned4 ip saddr @held4 tcp flags & (syn | ack) == syn drop",
+            "ether daddr set ip saddr map @pin4 goto out",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert!(!text.contains("@moving"), "{text}");
+        let text = change((&behind, &macs), (&before, &macs));
+        assert!(
+            text.contains("flush set netdev sheaf_files hold\n"),
+            "{text}"
+        );
+        assert!(!text.contains("@hold"), "{text}");
     }
 }

@@ -1,9 +1,10 @@
 //! Threads that check servers and ask their agents.
 
 use crate::agent_client::AgentClient;
+use crate::backend::health_kind;
 use crate::check::check;
 use crate::event::Event;
-use sheaf_serve::{HealthConfig, ServerConfig, ServerId, Service, ServiceConfig};
+use sheaf_serve::{HealthConfig, HealthKind, ServerConfig, ServerId, Service, ServiceConfig};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -88,8 +89,9 @@ impl Probe {
         if let Some(address) = server.addresses.first() {
             let (stop, stopped) = sync_channel(1);
             let (events, health) = (events.clone(), service.health.clone());
+            let kind = health_kind(service);
             let (name, address) = (server.name.clone(), SocketAddr::new(*address, port));
-            let work = move || checks(&events, key, &health, &name, address, &stopped);
+            let work = move || checks(&events, key, (&health, &kind), &name, address, &stopped);
             spawn("serve-check", work);
             probe.check = Some(stop);
         }
@@ -124,7 +126,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
 fn checks(
     events: &SyncSender<Event>,
     (at, id): (usize, ServerId),
-    health: &HealthConfig,
+    (health, kind): (&HealthConfig, &HealthKind),
     name: &str,
     address: SocketAddr,
     stopped: &Receiver<()>,
@@ -133,7 +135,7 @@ fn checks(
     let timeout = Duration::from_millis(health.timeout_ms);
     loop {
         let began = Instant::now();
-        let result = check(&health.kind, name, address, timeout);
+        let result = check(kind, name, address, timeout);
         if events.send(Event::Check(at, id, result)).is_err() {
             return;
         }

@@ -3,6 +3,7 @@
 use super::certificate;
 use super::repair::tool;
 use super::survey::{Asked, DirectorCase, ServerCase, Tables};
+use crate::backend::health_kind;
 use crate::check::{connect, ftp_reply, ftp_text};
 use crate::config::GatewayConfig;
 use crate::event::Status;
@@ -147,7 +148,7 @@ fn reached(service: &ServiceConfig, server: &ServerConfig) -> Option<SocketAddr>
 
 /// Asks GridFTP where a client is to send its data; if it takes no guest, its files on this machine say so.
 fn data_address(service: &ServiceConfig, server: &ServerConfig, is_here: bool) -> Asked<IpAddr> {
-    if service.health.kind != HealthKind::Gridftp {
+    if health_kind(service) != HealthKind::Gridftp {
         return Asked::Not("the service is not GridFTP".to_owned());
     }
     let Some(address) = reached(service, server).filter(SocketAddr::is_ipv4) else {

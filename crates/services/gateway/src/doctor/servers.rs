@@ -2,9 +2,10 @@
 
 use super::finding::{RESERVED_PORTS, Repair, Verdict};
 use super::survey::{Asked, ServerCase};
+use crate::backend::health_kind;
 use crate::facts::{Facts, Link};
 use crate::keepalived::prefix;
-use sheaf_serve::HealthKind;
+use sheaf_serve::{Affinity, HealthKind};
 use std::net::IpAddr;
 
 /// Largest difference of two clocks.
@@ -279,7 +280,7 @@ pub(super) fn accepts(case: &ServerCase<'_>) -> Vec<Verdict> {
 }
 
 pub(super) fn data_address(case: &ServerCase<'_>) -> Vec<Verdict> {
-    if case.service.health.kind != HealthKind::Gridftp {
+    if health_kind(case.service) != HealthKind::Gridftp {
         return vec![Verdict::not_checked("the service is not GridFTP")];
     }
     let found = match &case.data_address {
@@ -287,10 +288,16 @@ pub(super) fn data_address(case: &ServerCase<'_>) -> Vec<Verdict> {
         Asked::Failed(reason) | Asked::Not(reason) => return vec![Verdict::not_checked(reason)],
     };
     let own = &case.server.addresses;
+    let is_virtual = case.service.addresses.contains(&found);
+    if is_virtual && case.service.affinity == Affinity::Client {
+        return vec![Verdict::ok(format!(
+            "{found}, the virtual one, behind which a client has one server"
+        ))];
+    }
     if own.contains(&found) {
         return vec![Verdict::ok(format!("{found}, its own"))];
     }
-    let whose = match case.service.addresses.contains(&found) {
+    let whose = match is_virtual {
         true => ", the virtual one",
         false => ", which is none of its own",
     };

@@ -203,6 +203,9 @@ mod tests {
             moving: BTreeMap::new(),
             former: BTreeSet::new(),
             pins: BTreeMap::new(),
+            held: BTreeSet::new(),
+            affinity: sheaf_serve::Affinity::Connection,
+            further_ports: None,
         }
     }
 

@@ -272,6 +272,17 @@ fn data_of_gridftp_goes_to_an_own_address() {
         case.data_address = Asked::Answer(IpAddr::from([127, 0, 1, 1]));
     });
     assert_eq!(lines, ["wrong: 127.0.1.1, which is none of its own; "]);
+    let by_client = ServiceConfig {
+        affinity: Affinity::Client,
+        ..toml::from_str(SERVICE).expect("a service")
+    };
+    let by_client: &'static ServiceConfig = Box::leak(Box::new(by_client));
+    let lines = run(data_address, |case| {
+        case.data_address = Asked::Answer(by_client.addresses[0]);
+        case.service = by_client;
+    });
+    let expected = "ok: 10.80.0.100, the virtual one, behind which a client has one server";
+    assert!(lines[0].starts_with(expected), "{lines:?}");
 }
 
 #[test]
