@@ -198,6 +198,11 @@ need_s3() {
     fi
 }
 
+# Name of Debian's newest package with a kernel for clouds.
+cloud_kernel() {
+    apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p'
+}
+
 # Debian's kernel for clouds, unpacked and not installed, 27 MB: that of the emulated guest in which the plane of IPVS
 # is tested, as the kernels of many machines have no IPVS.
 need_guest() {
@@ -205,8 +210,9 @@ need_guest() {
     [ -z "${SHEAF_GUEST_KERNEL:-}" ] || return 0
     [ "$(uname -m)" = x86_64 ] && has apt-get && has dpkg-deb || return 0
     [ ! -d "$place/lib/modules" ] || return 0
-    package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null \
-        | sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p')
+    package=$(cloud_kernel)
+    # Without lists of packages there is no name.
+    [ -n "$package" ] || { apt-get update -q >/dev/null 2>&1 || true; package=$(cloud_kernel); }
     echo "setup: fetching ${package:-the kernel for clouds} into $place"
     mkdir -p "$place.part" || fail "cannot make $place.part"
     if [ -n "$package" ] && (cd "$place.part" && apt-get download -q "$package" >/dev/null 2>&1) \

@@ -1,6 +1,6 @@
 //! `sheaf serve doctor` in namespaces: each setting is broken in turn, named, repaired, and a client comes through.
 
-use crate::harness::{PROGRAM, farm_turn};
+use crate::harness::{PROGRAM, site_turn};
 use crate::serving::held::{Held, PATIENCE, PORT, serve};
 use crate::serving::{Ending, can_run, start};
 use serde_json::Value;
@@ -263,7 +263,7 @@ fn every_setting_that_is_broken_is_named_and_repaired() {
     if !can_run("every_setting_that_is_broken_is_named_and_repaired") {
         return;
     }
-    let _turn = farm_turn();
+    let _turn = site_turn();
     let ward = Ward::new();
     let (server, director) = (ward.site.server(0), ward.site.director(0));
     // The site has all but the ports of data, which nothing but GridFTP needs.
@@ -317,7 +317,7 @@ fn faults_of_services_are_named_and_left_to_people() {
     if !can_run("faults_of_services_are_named_and_left_to_people") {
         return;
     }
-    let _turn = farm_turn();
+    let _turn = site_turn();
     let mut ward = Ward::new();
     let (first, director) = (ward.site.server(0).clone(), ward.site.director(0).clone());
     for index in 0..2 {

@@ -1,6 +1,6 @@
 //! Two directors with keepalived in namespaces: the virtual addresses move, and no connection breaks.
 
-use crate::harness::{PROGRAM, farm_turn};
+use crate::harness::{PROGRAM, site_turn};
 use crate::serving::held::{Held, PATIENCE, PORT, serve};
 use crate::serving::{CLIENTS, Ending, assert_well, can_run, start};
 use serde_json::Value;
@@ -338,7 +338,7 @@ fn the_addresses_move_to_the_other_director_and_no_connection_breaks() {
     if !can_run(test) || !has_keepalived(test) {
         return;
     }
-    let _turn = farm_turn();
+    let _turn = site_turn();
     let mut pair = Pair::new();
     pair.wait("both are ready", || {
         pair.unready(0).is_none() && pair.unready(1).is_none()

@@ -23,6 +23,14 @@ pub(crate) fn farm_turn() -> MutexGuard<'static, ()> {
     ONE_FARM.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Held by a test as long as it has a site of servers that mostly waits: beside a farm it takes little of the machine.
+static ONE_SITE: Mutex<()> = Mutex::new(());
+
+/// Waits for the other sites.
+pub(crate) fn site_turn() -> MutexGuard<'static, ()> {
+    ONE_SITE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A process of the program under test; killed when dropped.
 pub(crate) struct Running {
     process: Process,

@@ -44,7 +44,7 @@ Examples:
   sheaf serve drain files/s1 --wait                no new connection; return when its last has ended
   sheaf serve add files/s1                         connections again
   sheaf serve explain files 10.80.1.1:51000        where a client goes, and why
-  sheaf serve doctor gateway.toml                  what is set up wrong here, and how to set it right
+  sheaf serve doctor gateway.toml                  what is set up wrong here
   sheaf serve keepalived gateway.toml              the configuration for a second director
   sheaf serve backend nginx                        what servers of a kind need")]
 pub(crate) struct Args {

@@ -281,8 +281,7 @@ fn data_of_gridftp_goes_to_an_own_address() {
         case.data_address = Asked::Answer(by_client.addresses[0]);
         case.service = by_client;
     });
-    let expected = "ok: 10.80.0.100, the virtual one, behind which a client has one server";
-    assert!(lines[0].starts_with(expected), "{lines:?}");
+    assert_eq!(lines, ["ok"]);
 }
 
 #[test]
