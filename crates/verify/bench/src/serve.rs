@@ -111,11 +111,6 @@ impl Placement {
 }
 
 impl Options {
-    /// Whether servers have agents, which keep drains from breaking connections.
-    fn has_agents(&self) -> bool {
-        self.drains > 0 || self.injects_faults
-    }
-
     fn has_plane(&self, name: &str) -> bool {
         self.planes.is_empty() || self.planes.iter().any(|plane| plane == name)
     }

@@ -146,11 +146,9 @@ fn sheaf(stage: &Stage, options: &Options, plane: &str) -> anyhow::Result<Comman
         let (name, v4, v6) = (&server.name, server.v4, server.v6);
         let _ = write!(
             text,
-            "\n[[service.server]]\nname = \"{name}\"\naddresses = [\"{v4}\", \"{v6}\"]\nweight = 1.0\n"
+            "\n[[service.server]]\nname = \"{name}\"\naddresses = [\"{v4}\", \"{v6}\"]\nweight = 1.0\n\
+             agent = \"{v4}:{AGENT_PORT}\"\n"
         );
-        if options.has_agents() {
-            let _ = writeln!(text, "agent = \"{v4}:{AGENT_PORT}\"");
-        }
     }
     let config = stage.file("director.toml");
     fs::write(&config, text)?;

@@ -179,9 +179,8 @@ impl Stage {
             let mut process = Process::spawn(command, &log)?;
             process.listen(|_| {})?;
             servers.push(process);
-            if options.has_agents() {
-                agents.push(start_agent(&site, place, options, &folder)?);
-            }
+            // As on a site that is set up well: a server that is only slow keeps its connections.
+            agents.push(start_agent(&site, place, options, &folder)?);
         }
         let stage = Self {
             director: None,
