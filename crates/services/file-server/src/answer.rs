@@ -192,6 +192,7 @@ pub(crate) fn reason(status: u16) -> &'static str {
         206 => "Partial Content",
         207 => "Multi-Status",
         304 => "Not Modified",
+        307 => "Temporary Redirect",
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",

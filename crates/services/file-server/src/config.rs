@@ -31,6 +31,10 @@ pub struct FileServerConfig {
     pub ca: Option<PathBuf>,
     /// Tokens that clients must have; `None`: everyone may do what the server does.
     pub tokens: Option<TokenConfig>,
+    /// Addresses of other servers of the same service, to which clients are sent for files that are not here.
+    pub replicas: Vec<String>,
+    /// Whether clients are sent to where the catalogue says that a file was shipped to.
+    pub follows_shipped: bool,
     /// Bounds of what clients may do.
     pub limits: Limits,
 }
@@ -52,6 +56,8 @@ impl FileServerConfig {
             has_third_party: false,
             ca: None,
             tokens: None,
+            replicas: Vec::new(),
+            follows_shipped: false,
             limits: Limits::default(),
         }
     }

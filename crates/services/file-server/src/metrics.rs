@@ -35,6 +35,12 @@ const REFUSED: Metric = Metric::counter(
     "`connections`: more at once than allowed. `head`: heads that are no HTTP, too long, or ambiguous. `slow`: clients \
      that held a connection and did not move. `tls`: handshakes that failed",
 );
+const ELSEWHERE: Metric = Metric::counter(
+    "file_server_elsewhere_total",
+    "Requests for files that are not here, by what came of them.",
+)
+.labels(&["outcome"])
+.advice("`redirected`: another server has the file. `missing`: none has it. `unknown`: none that answers has it");
 const CONNECTIONS: Metric = Metric::gauge("file_server_connections", "Open connections.");
 const ACTIVE: Metric = Metric::gauge(
     "file_server_transfers_active",
@@ -50,6 +56,7 @@ pub fn metrics() -> impl Iterator<Item = Metric> {
         REQUESTS,
         BROKEN,
         REFUSED,
+        ELSEWHERE,
         CONNECTIONS,
         ACTIVE,
     ]
@@ -100,6 +107,9 @@ pub(crate) struct Counts {
     requests: Vec<Arc<Counter>>,
     pub(crate) broken: Arc<Counter>,
     refused: Vec<Arc<Counter>>,
+    redirected: Arc<Counter>,
+    missing: Arc<Counter>,
+    unknown: Arc<Counter>,
     pub(crate) connections: Arc<Gauge>,
     pub(crate) active: Arc<Gauge>,
 }
@@ -121,6 +131,9 @@ impl Counts {
             refused: refused
                 .map(|(_, reason)| counter(&REFUSED, &[("reason", reason)]))
                 .collect(),
+            redirected: counter(&ELSEWHERE, &[("outcome", "redirected")]),
+            missing: counter(&ELSEWHERE, &[("outcome", "missing")]),
+            unknown: counter(&ELSEWHERE, &[("outcome", "unknown")]),
             connections: registry.gauge(CONNECTIONS.name, CONNECTIONS.help, &[]),
             active: registry.gauge(ACTIVE.name, ACTIVE.help, &[]),
         }
@@ -138,6 +151,17 @@ impl Counts {
         if let Some(counter) = at.and_then(|at| self.refused.get(at)) {
             counter.increment();
         }
+    }
+
+    /// Counts a request for a file that another server has.
+    pub(crate) fn redirected(&self) {
+        self.redirected.increment();
+    }
+
+    /// Counts a request for a file that no server has, or none of those that answer.
+    pub(crate) fn elsewhere(&self, is_certain: bool) {
+        let counter = if is_certain { &self.missing } else { &self.unknown };
+        counter.increment();
     }
 
     /// Counts a transfer as active while the guard lives.

@@ -7,6 +7,7 @@ use crate::dav;
 use crate::get;
 use crate::head::Head;
 use crate::path::TreePath;
+use crate::replica;
 use crate::rights::{Need, Rights};
 use crate::site::Site;
 use crate::third_party;
@@ -44,7 +45,11 @@ pub(crate) async fn respond(site: &Arc<Site>, head: &Head, body: &mut Body<'_>) 
     match method {
         "GET" | "HEAD" => {
             let answer = get::answer(&site.tree, &path, head);
-            change::with_checksum(site, &path, head, answer).await
+            if answer.status == 404 {
+                return replica::elsewhere(site, &path, head, answer).await;
+            }
+            let answer = change::with_checksum(site, &path, head, answer).await;
+            replica::listed(site, &path, head, answer).await
         }
         // A whole tree could be without end for server and client (RFC 4918, section 9.1).
         "PROPFIND"

@@ -5,6 +5,7 @@ use crate::dav::Dav;
 use crate::metrics::Counts;
 use crate::outside::{CaError, is_safe};
 use crate::peer::Peers;
+use crate::replica::Replicas;
 use crate::serve;
 use crate::site::{Site, Stop};
 use crate::sums::SumStore;
@@ -62,6 +63,9 @@ pub enum FileServerError {
     /// Issuer of tokens whose keys could be replaced on their way.
     #[error("found the issuer {0:?}, expected a URL with https")]
     Issuer(String),
+    /// Address that no other server of the service can have.
+    #[error("cannot send clients to a peer: {0}")]
+    Peer(String),
     /// Authorities that other servers are checked by.
     #[error(transparent)]
     Ca(#[from] CaError),
@@ -127,16 +131,18 @@ impl FileServer {
                 Some(Arc::new(Guard::new(tokens, config.ca.as_deref())?))
             }
         };
-        let peers = match config.has_third_party {
-            true => {
-                let is_local = !is_open(&config.listen);
-                Some(Peers::new(
-                    config.ca.as_deref(),
-                    config.is_insecure,
-                    is_local,
-                )?)
+        let client = || {
+            let is_local = !is_open(&config.listen);
+            Peers::new(config.ca.as_deref(), config.is_insecure, is_local)
+        };
+        let peers = config.has_third_party.then(client).transpose()?;
+        let has_replicas = !config.replicas.is_empty() || config.follows_shipped;
+        let replicas = match has_replicas.then(client).transpose()? {
+            None => None,
+            Some(client) => {
+                let made = Replicas::new(&config.replicas, config.follows_shipped, client);
+                Some(made.map_err(FileServerError::Peer)?)
             }
-            false => None,
         };
         let threads = match config.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -161,6 +167,7 @@ impl FileServer {
             name: config.name.clone(),
             limits,
             peers,
+            replicas,
             guard,
             tls,
             registry: registry.clone(),

@@ -4,6 +4,7 @@ use crate::config::Limits;
 use crate::dav::Dav;
 use crate::metrics::Counts;
 use crate::peer::Peers;
+use crate::replica::Replicas;
 use crate::sums::SumStore;
 use crate::tokens::Guard;
 use crate::tree::Tree;
@@ -26,6 +27,8 @@ pub(crate) struct Site {
     pub(crate) limits: Limits,
     /// Servers that files are copied from and to; `None`: no such copies.
     pub(crate) peers: Option<Peers>,
+    /// Servers that have copies of files; `None`: what is not here is nowhere.
+    pub(crate) replicas: Option<Replicas>,
     pub(crate) guard: Option<Arc<Guard>>,
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) registry: Arc<Registry>,

@@ -28,6 +28,7 @@ use tracing::info;
 Examples:
   sheaf files serve /data
   sheaf files serve /data --listen 0.0.0.0:8443 --tls-cert s3.pem --tls-key s3.key
+  sheaf files serve /data --peer https://s1:8443 --peer https://s2:8443 --shipped
   sheaf files serve /data --name s3 --write --status 127.0.0.1:9103
   curl -r 0-99 http://127.0.0.1:8080/sheaf.00000042.main.b00000.epn-0.0000.tf")]
 pub(crate) struct Args {
@@ -70,6 +71,12 @@ pub(crate) struct Args {
     /// Take tokens for this audience, too, beside those for all servers; may be repeated.
     #[arg(long, value_name = "NAME", requires = "issuer")]
     audience: Vec<String>,
+    /// Send clients for files that are not here to this server, if it has them; may be repeated.
+    #[arg(long, value_name = "URL")]
+    peer: Vec<String>,
+    /// Send clients for files that are not here to where the catalogue says that they were shipped.
+    #[arg(long)]
+    shipped: bool,
     /// Check other servers by the authorities in this PEM file; without it by those of the system.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -100,6 +107,8 @@ impl Args {
             tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
             has_third_party: self.third_party,
             ca: self.ca.clone(),
+            replicas: self.peer.clone(),
+            follows_shipped: self.shipped,
             is_insecure: self.insecure,
             tokens: (!self.issuer.is_empty()).then(|| TokenConfig {
                 issuers: self.issuer.clone(),
