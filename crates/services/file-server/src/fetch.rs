@@ -197,9 +197,8 @@ fn find(
             Ok(facts) => {
                 let wanted = *bytes.get_or_insert(facts.bytes);
                 if let Some((name, found, stated)) = all.contradiction(&facts.stated) {
-                    source.set_aside = Some(format!(
-                        "states {name} {found:08x}, expected {stated:08x}"
-                    ));
+                    source.set_aside =
+                        Some(format!("states {name} {found:08x}, expected {stated:08x}"));
                     // Its length is none to hold others to.
                     if sources.iter().all(|it: &Source| it.set_aside.is_some()) {
                         bytes = None;
@@ -312,7 +311,10 @@ impl Work<'_> {
             let others: Vec<_> = others
                 .map(|done| (done.part, self.identity.range(done.part)))
                 .collect();
-            let bytes: u64 = others.iter().map(|(_, range)| range.end - range.start).sum();
+            let bytes: u64 = others
+                .iter()
+                .map(|(_, range)| range.end - range.start)
+                .sum();
             self.again_bytes += bytes;
             let (done, failure) = self.crew.fetch(others, &mut self.sources, Some(at));
             let mut replaced = Vec::new();

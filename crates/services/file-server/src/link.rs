@@ -24,24 +24,40 @@ pub(crate) fn duplicates(value: &str) -> Vec<String> {
 
 /// Returns where the parameters of a link end: at a comma that is in no quotes.
 fn end_of_parameters(text: &str) -> usize {
+    outside_quotes(text, ',').unwrap_or(text.len())
+}
+
+/// Returns the place of the first `wanted` that is in no quotes.
+fn outside_quotes(text: &str, wanted: char) -> Option<usize> {
     let mut is_quoted = false;
-    let at = text.find(|c| {
+    text.find(|c| {
         is_quoted ^= c == '"';
-        c == ',' && !is_quoted
-    });
-    at.unwrap_or(text.len())
+        c == wanted && !is_quoted
+    })
 }
 
 fn has_relation(parameters: &str) -> bool {
-    parameters.split(';').any(|parameter| {
-        let Some((name, value)) = parameter.split_once('=') else {
+    let mut rest = parameters;
+    loop {
+        let end = outside_quotes(rest, ';').unwrap_or(rest.len());
+        if is_relation(&rest[..end]) {
+            return true;
+        }
+        let Some(next) = rest.get(end + 1..) else {
             return false;
         };
-        let value = value.trim().trim_matches('"');
-        let mut relations = value.split_ascii_whitespace();
-        name.trim().eq_ignore_ascii_case("rel")
-            && relations.any(|is| is.eq_ignore_ascii_case(DUPLICATE))
-    })
+        rest = next;
+    }
+}
+
+fn is_relation(parameter: &str) -> bool {
+    let Some((name, value)) = parameter.split_once('=') else {
+        return false;
+    };
+    let value = value.trim().trim_matches('"');
+    let mut relations = value.split_ascii_whitespace();
+    name.trim().eq_ignore_ascii_case("rel")
+        && relations.any(|is| is.eq_ignore_ascii_case(DUPLICATE))
 }
 
 /// Writes a link to a copy, the best one first.

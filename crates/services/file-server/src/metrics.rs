@@ -160,7 +160,11 @@ impl Counts {
 
     /// Counts a request for a file that no server has, or none of those that answer.
     pub(crate) fn elsewhere(&self, is_certain: bool) {
-        let counter = if is_certain { &self.missing } else { &self.unknown };
+        let counter = if is_certain {
+            &self.missing
+        } else {
+            &self.unknown
+        };
         counter.increment();
     }
 

@@ -78,7 +78,9 @@ impl Replicas {
             client.check(peer)?;
             let address = peer.trim_end_matches('/');
             if address.contains(['?', '#']) {
-                return Err(format!("found `{peer}`, expected a URL without `?` and `#`"));
+                return Err(format!(
+                    "found `{peer}`, expected a URL without `?` and `#`"
+                ));
             }
             addresses.push(address.to_owned());
         }

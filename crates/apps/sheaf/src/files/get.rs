@@ -74,7 +74,9 @@ impl Args {
         let first = &self.urls[0];
         let path = first.split(['?', '#']).next().unwrap_or_default();
         let named = path.split_once("://").map_or("", |(_, rest)| rest);
-        let name = named.split_once('/').and_then(|(_, path)| path.rsplit('/').next());
+        let name = named
+            .split_once('/')
+            .and_then(|(_, path)| path.rsplit('/').next());
         let name = name.filter(|name| !name.is_empty() && !name.contains('%') && *name != "..");
         match (&self.to, name) {
             (Some(to), Some(name)) if to.is_dir() => Ok(to.join(name)),
@@ -153,7 +155,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         "again_bytes": fetched.again_bytes,
         "sources": sources.collect::<Vec<_>>(),
     });
-    print_either(args.flag.json, &object, &text_of(&config, &fetched, seconds))?;
+    print_either(
+        args.flag.json,
+        &object,
+        &text_of(&config, &fetched, seconds),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -211,9 +217,21 @@ mod tests {
         let folder = folder.path();
         let to = folder.to_str().expect("UTF-8");
         assert_eq!(target(&["http://h/x/a.tf?q=/b"]), Ok("a.tf".into()));
-        assert_eq!(target(&["http://h/a.tf", "--to", to]), Ok(folder.join("a.tf")));
-        assert_eq!(target(&["http://h/", "--to", "/tmp/new"]), Ok("/tmp/new".into()));
-        for url in ["http://h", "http://h/", "http://h/..", "http://h/%2e%2e", "h"] {
+        assert_eq!(
+            target(&["http://h/a.tf", "--to", to]),
+            Ok(folder.join("a.tf"))
+        );
+        assert_eq!(
+            target(&["http://h/", "--to", "/tmp/new"]),
+            Ok("/tmp/new".into())
+        );
+        for url in [
+            "http://h",
+            "http://h/",
+            "http://h/..",
+            "http://h/%2e%2e",
+            "h",
+        ] {
             let error = target(&[url]).expect_err(url);
             assert!(error.contains("expected --to FILE"), "{error}");
         }

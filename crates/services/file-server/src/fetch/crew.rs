@@ -61,8 +61,14 @@ impl Source {
             self.set_aside = Some(text);
             return;
         }
-        self.in_row = if got >= WORTH_BYTES { 1 } else { self.in_row + 1 };
-        let rest = REST.saturating_mul(1 << (self.in_row - 1).min(8)).min(REST_MAX);
+        self.in_row = if got >= WORTH_BYTES {
+            1
+        } else {
+            self.in_row + 1
+        };
+        let rest = REST
+            .saturating_mul(1 << (self.in_row - 1).min(8))
+            .min(REST_MAX);
         self.rests_until = Some(now + rest);
     }
 }

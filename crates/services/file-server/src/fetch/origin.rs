@@ -239,7 +239,9 @@ fn next_url(from: &Url, to: &str) -> Result<Url, String> {
     let refused = || format!("found the address `{to}`, expected one with http or https");
     let url = from.join(to).map_err(|_| refused())?;
     if from.scheme() == "https" && url.scheme() != "https" {
-        return Err(format!("found the address `{to}`, expected https as before"));
+        return Err(format!(
+            "found the address `{to}`, expected https as before"
+        ));
     }
     is_web(&url).then_some(url).ok_or_else(refused)
 }

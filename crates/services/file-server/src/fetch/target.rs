@@ -263,10 +263,7 @@ mod tests {
         assert_eq!((of.parts(), of.range(2)), (3, 8..10));
         let (target, none) = Target::open(&to, &of).unwrap();
         assert!(none.is_empty());
-        assert!(matches!(
-            Target::open(&to, &of),
-            Err(FetchError::Busy(_))
-        ));
+        assert!(matches!(Target::open(&to, &of), Err(FetchError::Busy(_))));
         target.write(b"01234567", 0).unwrap();
         target.note(0, &sums(b"0123")).unwrap();
         target.note(1, &sums(b"4567")).unwrap();

@@ -5,6 +5,7 @@ mod get;
 mod hostile;
 mod litmus;
 mod put;
+mod replicas;
 mod sums;
 mod third_party;
 mod tokens;
