@@ -127,7 +127,7 @@ pub(crate) fn want(head: &Head) -> Option<Want> {
 }
 
 /// Checks that a request states a whole file. Returns the checksums that it states.
-fn acceptable(head: &Head, path: &TreePath) -> Result<Stated, Answer> {
+pub(crate) fn acceptable(head: &Head, path: &TreePath) -> Result<Stated, Answer> {
     if path.split().is_none() || path.is_folder {
         return Err(Answer::refusal(405, "this is the name of a folder"));
     }

@@ -86,9 +86,17 @@ impl Want {
 
     /// Returns the header that answers, if the checksum is known.
     pub(crate) fn header(self, sums: &Sums) -> Option<(&'static str, String)> {
-        let sum = self.algorithm.of(sums)?;
+        Some(self.header_of(self.algorithm.of(sums)?))
+    }
+
+    /// Returns the header that answers, if another server has stated the checksum.
+    pub(crate) fn header_stated(self, stated: &Stated) -> Option<(&'static str, String)> {
+        Some(self.header_of(stated.get(self.algorithm)?))
+    }
+
+    fn header_of(self, sum: u32) -> (&'static str, String) {
         let name = self.name;
-        Some(match (self.form, self.algorithm) {
+        match (self.form, self.algorithm) {
             (Form::Digest, Algorithm::Adler32) => ("Digest", format!("{name}={sum:08x}")),
             (Form::Digest, Algorithm::Crc32c) => (
                 "Digest",
@@ -98,7 +106,7 @@ impl Want {
                 "Repr-Digest",
                 format!("{name}=:{}:", BASE64.encode(sum.to_be_bytes())),
             ),
-        })
+        }
     }
 }
 
@@ -191,6 +199,13 @@ impl Stated {
             let (_, found) = others.find(|&&(is, found)| is == algorithm && found != stated)?;
             Some((algorithm.name(), *found, stated))
         })
+    }
+
+    /// Returns the checksum by one algorithm.
+    pub(crate) fn get(&self, algorithm: Algorithm) -> Option<u32> {
+        let mut all = self.0.iter();
+        let found = all.find(|&&(is, _)| is == algorithm);
+        found.map(|&(_, sum)| sum)
     }
 
     /// Adds those of `other` that are not stated here.

@@ -18,6 +18,7 @@ mod connection;
 mod dav;
 mod digest;
 mod fetch;
+mod front;
 mod get;
 mod head;
 mod link;
@@ -46,7 +47,7 @@ mod watch;
 mod worker;
 mod writing;
 
-pub use config::{FileServerConfig, Limits, TlsFiles, TokenConfig};
+pub use config::{FileServerConfig, Limits, StoreConfig, TlsFiles, TokenConfig};
 pub use fetch::{FetchConfig, FetchError, Fetched, SourceReport, fetch};
 pub use metrics::metrics;
 pub use outside::CaError;

@@ -40,7 +40,7 @@ pub(crate) fn write<'a>(name: &str, sums: &Sums, urls: impl Iterator<Item = &'a 
 }
 
 /// Replaces what has a meaning in XML, and what cannot stand there at all.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut all = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -37,6 +37,11 @@ pub(crate) async fn respond(site: &Arc<Site>, head: &Head, body: &mut Body<'_>) 
             Err(answer) => return answer,
         },
     };
+    if let Some(front) = &site.front {
+        return front
+            .respond(site, head, &path, rights.as_deref(), body)
+            .await;
+    }
     if let Some(rights) = &rights
         && let Err(answer) = allowed(site, rights, head, &path)
     {

@@ -2,6 +2,7 @@
 
 use crate::config::FileServerConfig;
 use crate::dav::Dav;
+use crate::front::Front;
 use crate::metrics::Counts;
 use crate::outside::{CaError, is_safe};
 use crate::peer::Peers;
@@ -63,6 +64,9 @@ pub enum FileServerError {
     /// Issuer of tokens whose keys could be replaced on their way.
     #[error("found the issuer {0:?}, expected a URL with https")]
     Issuer(String),
+    /// Store that cannot be served.
+    #[error("cannot serve the store: {0}")]
+    Store(String),
     /// Address that no other server of the service can have.
     #[error("cannot send clients to a peer: {0}")]
     Peer(String),
@@ -111,7 +115,19 @@ impl FileServer {
         if let Some(address) = in_clear.find(is_open).filter(|_| !config.is_insecure) {
             return Err(FileServerError::Clear(address));
         }
-        let tree = Tree::open(&config.folder).map_err(|source| FileServerError::Folder {
+        let front = match &config.store {
+            None => None,
+            // What is behind is named by the operator, and may be on this machine.
+            Some(store) => {
+                let client = Peers::new(config.ca.as_deref(), config.is_insecure, true)?;
+                Some(Front::new(store, client).map_err(FileServerError::Store)?)
+            }
+        };
+        let tree = match front {
+            None => Tree::open(&config.folder),
+            Some(_) => Tree::nothing(),
+        };
+        let tree = tree.map_err(|source| FileServerError::Folder {
             folder: config.folder.clone(),
             source,
         })?;
@@ -166,6 +182,7 @@ impl FileServer {
             tree,
             name: config.name.clone(),
             limits,
+            front,
             peers,
             replicas,
             guard,

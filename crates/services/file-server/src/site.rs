@@ -2,6 +2,7 @@
 
 use crate::config::Limits;
 use crate::dav::Dav;
+use crate::front::Front;
 use crate::metrics::Counts;
 use crate::peer::Peers;
 use crate::replica::Replicas;
@@ -27,6 +28,8 @@ pub(crate) struct Site {
     pub(crate) limits: Limits,
     /// Servers that files are copied from and to; `None`: no such copies.
     pub(crate) peers: Option<Peers>,
+    /// Store whose files are served; `None`: those of the folder are.
+    pub(crate) front: Option<Front>,
     /// Servers that have copies of files; `None`: what is not here is nowhere.
     pub(crate) replicas: Option<Replicas>,
     pub(crate) guard: Option<Arc<Guard>>,

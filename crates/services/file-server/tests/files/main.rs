@@ -1,6 +1,7 @@
 //! A file server and its clients, over sockets of this machine.
 
 mod client;
+mod front;
 mod get;
 mod hostile;
 mod litmus;
