@@ -192,13 +192,33 @@ fn wrong_calls_of_the_server_and_the_client_end_with_status_2() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let file = write(folder.path(), "a", "text");
-    let cases: [(&[&str], i32, &str); 14] = [
+    let cases: [(&[&str], i32, &str); 18] = [
         (
             &["serve", "/no/such/folder"],
             2,
             "cannot serve /no/such/folder: No such file",
         ),
         (&["serve", &file], 2, "cannot serve"),
+        (
+            &["serve", "--store", "ftp://h/"],
+            2,
+            "cannot serve the store: found `ftp://h/`",
+        ),
+        (
+            &["serve", "--store", "http://192.0.2.1/"],
+            2,
+            "expected a URL with https",
+        ),
+        (
+            &["serve", "--store", "s3://x"],
+            2,
+            "expected s3://BUCKET/PREFIX",
+        ),
+        (
+            &["serve", dir, "--store", "https://h"],
+            2,
+            "cannot be used with",
+        ),
         (&["serve"], 2, "<DIR>"),
         (
             &["serve", dir, "--frobnicate"],

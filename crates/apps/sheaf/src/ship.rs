@@ -175,23 +175,34 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn access(args: &Args) -> Access {
-    let keys = variable(&["AWS_ACCESS_KEY_ID"]).zip(variable(&["AWS_SECRET_ACCESS_KEY"]));
-    let endpoint = || variable(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]);
-    let region = || variable(&["AWS_REGION", "AWS_DEFAULT_REGION"]);
+    let mut s3 = s3_access(&args.s3_endpoint, &args.s3_region, &args.s3_credentials);
+    s3.part_bytes = Some(args.s3_part_mib << 20);
     Access {
         token_file: args.token_file.clone(),
         ca: args.ca.clone(),
-        s3: S3Access {
-            endpoint: args.s3_endpoint.clone().or_else(endpoint),
-            region: args.s3_region.clone().or_else(region),
-            keys: keys.map(|(id, secret)| S3Keys {
-                id,
-                secret,
-                session_token: variable(&["AWS_SESSION_TOKEN"]),
-            }),
-            credentials_file: args.s3_credentials.clone(),
-            part_bytes: Some(args.s3_part_mib << 20),
-        },
+        s3,
+    }
+}
+
+/// Returns server and keys of S3: those that were named, and else those of the environment.
+pub(crate) fn s3_access(
+    endpoint: &Option<String>,
+    region: &Option<String>,
+    credentials: &Option<PathBuf>,
+) -> S3Access {
+    let keys = variable(&["AWS_ACCESS_KEY_ID"]).zip(variable(&["AWS_SECRET_ACCESS_KEY"]));
+    let of_environment = || variable(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]);
+    let region_there = || variable(&["AWS_REGION", "AWS_DEFAULT_REGION"]);
+    S3Access {
+        endpoint: endpoint.clone().or_else(of_environment),
+        region: region.clone().or_else(region_there),
+        keys: keys.map(|(id, secret)| S3Keys {
+            id,
+            secret,
+            session_token: variable(&["AWS_SESSION_TOKEN"]),
+        }),
+        credentials_file: credentials.clone(),
+        part_bytes: None,
     }
 }
 

@@ -246,10 +246,18 @@ impl Front {
                 answer = answer.with(name, value);
             }
         }
-        let stated = self.store.stated(headers);
-        let digest = change::want(head).and_then(|want| want.header_stated(&stated));
-        if let Some((name, value)) = digest.filter(|_| status != 416) {
-            answer = answer.with(name, value);
+        if let Some(want) = change::want(head).filter(|_| status != 416) {
+            let stated = match is_head {
+                true => self.store.stated(headers),
+                // Not every store tells checksums with the bytes.
+                false => {
+                    let standing = self.standing(path).await?;
+                    standing.map(|it| it.stated).unwrap_or_default()
+                }
+            };
+            if let Some((name, value)) = want.header_stated(&stated) {
+                answer = answer.with(name, value);
+            }
         }
         let length = text(headers, &CONTENT_LENGTH).parse().ok();
         Ok(match (status, length) {

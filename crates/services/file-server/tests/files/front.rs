@@ -92,14 +92,20 @@ fn check(site: &Site, makes_folders: bool, has_digest: bool) {
         .ask("HEAD", "/run3/c", "Want-Digest: adler32\r\n");
     let digest = has_digest.then_some("adler32=11e60398");
     assert_eq!(head.get("digest"), digest);
+    let got = get(site, "/run3/c", "Want-Digest: adler32\r\n");
+    assert_eq!(got.get("digest"), digest);
+    assert_eq!(got.body, b"Wikipedia");
     assert_eq!(put(site, "/run3/empty", "", b"").status, 201);
     assert_eq!(get(site, "/run3/empty", "").body, b"");
     let list = site.connect().ask("PROPFIND", "/run3/", "Depth: 1\r\n");
     assert_eq!(list.status, 207, "{}", list.text());
     let text = list.text();
-    for part in ["/run3/a%20b", "/run3/c", "5000000"] {
+    for part in ["/run3/c", "5000000"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
+    // XRootD 5.5 leaves names as they are.
+    let has_name = ["/run3/a%20b", "/run3/a b"].map(|name| text.contains(name));
+    assert!(has_name.contains(&true), "{text}");
     assert!(!text.contains("/run3/half"), "{text}");
     for (method, target) in [("MOVE", "/run3/c"), ("PROPPATCH", "/run3/c")] {
         let reply = site
