@@ -161,7 +161,11 @@ fn a_signal_ends_the_server_behind_the_transfer_under_way() {
     assert_eq!(got, length);
     let ended = server.end();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    assert!(!ended.stderr.contains("WARN"), "{}", ended.stderr);
+    assert!(
+        !ended.stderr.contains("Ended with requests that run"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
@@ -512,4 +516,67 @@ fn a_server_sends_clients_to_the_peer_that_has_the_file() {
     let to = first.path().join("got");
     let report = report(get(&[url], &to));
     assert!(std::fs::read(&to).unwrap() == all, "{report}");
+}
+
+#[test]
+fn hostile_clients_harm_no_honest_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (json, page) = (at("hostile.json"), at("hostile.md"));
+    let size = [
+        "--idle",
+        "100",
+        "--slow",
+        "50",
+        "--honest",
+        "2",
+        "--duration",
+        "2s",
+    ];
+    let words = ["bench", "hostile", "--json", &json, "--markdown", &page];
+    let words: Vec<&str> = words.into_iter().chain(size).collect();
+    sheaf(&words).ok(&words);
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let rows = report["rows"].as_array().expect("rows");
+    let row = |attack: &str| {
+        let found = rows.iter().find(|row| row["attack"] == attack);
+        found.unwrap_or_else(|| panic!("{attack} is not in {report:#}"))
+    };
+    for attack in [
+        "none",
+        "slow-heads",
+        "idle",
+        "smuggled",
+        "ranges",
+        "slow-readers",
+    ] {
+        let honest = &row(attack)["honest"];
+        assert_eq!(honest["failed"], 0, "{report:#}");
+        assert!(honest["finished"].as_u64() > Some(0), "{report:#}");
+        assert!(
+            row(attack)["memory_max_mb"].as_f64() > Some(1.0),
+            "{report:#}"
+        );
+    }
+    assert!(
+        row("idle")["connections_max"].as_u64() >= Some(100),
+        "{report:#}"
+    );
+    let smuggled = &row("smuggled")["hostile"];
+    assert_eq!(smuggled["smuggled"], 0);
+    let statuses = smuggled["statuses"].as_object().expect("statuses");
+    let is_refusal = |status: &String| ["400", "501"].contains(&status.as_str());
+    assert!(
+        statuses.keys().all(is_refusal) && statuses.len() == 2,
+        "{statuses:?}"
+    );
+    let ranges = &row("ranges")["hostile"]["statuses"];
+    for status in ["200", "206", "416", "431"] {
+        assert!(ranges[status].as_u64() > Some(0), "{status}: {ranges}");
+    }
+    assert!(
+        std::fs::read_to_string(&page)
+            .unwrap()
+            .contains("All promises were kept")
+    );
 }
