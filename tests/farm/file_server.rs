@@ -565,9 +565,10 @@ fn hostile_clients_harm_no_honest_one() {
     let smuggled = &row("smuggled")["hostile"];
     assert_eq!(smuggled["smuggled"], 0);
     let statuses = smuggled["statuses"].as_object().expect("statuses");
-    let is_refusal = |status: &String| ["400", "501"].contains(&status.as_str());
+    // 200: a GET whose body is no chunks; its connection is closed behind the answer.
+    let is_expected = |status: &String| ["200", "400", "501"].contains(&status.as_str());
     assert!(
-        statuses.keys().all(is_refusal) && statuses.len() == 2,
+        statuses.keys().all(is_expected) && statuses.len() == 3,
         "{statuses:?}"
     );
     let ranges = &row("ranges")["hostile"]["statuses"];

@@ -66,6 +66,9 @@ const RETURNED: [&str; 5] = [
 ];
 /// Longest time without a byte from the store.
 const STALL: Duration = Duration::from_secs(60);
+/// How often, and with which pauses, the half of an upload is looked for.
+const HALF_LOOKS: u32 = 8;
+const HALF_PAUSE: Duration = Duration::from_millis(100);
 /// Pieces of an upload that wait for the store.
 const PIECES: usize = 4;
 /// Largest page of a list, and most pages of one.
@@ -323,7 +326,12 @@ impl Front {
         let put = match put {
             Ok((sums, reply)) if reply.response.status().is_success() => {
                 body.watched().enter(Phase::Working, Instant::now());
-                self.compared(path, &sums).await.map(|()| sums)
+                let compared = self.compared(path, &sums).await;
+                if compared.is_err() && !was_there {
+                    // What is wrong is none to be found later.
+                    let _ = self.change("DELETE", path).await;
+                }
+                compared.map(|()| sums)
             }
             Ok((_, reply)) => Err(refused(reply.response.status().as_u16())),
             Err(answer) => Err(answer),
@@ -338,12 +346,29 @@ impl Front {
                 })
             }
             Err(answer) => {
-                // Some stores keep what came of an upload that broke off. A file that stood there before is not touched.
-                if !was_there && let Ok(Some(_)) = self.standing(path).await {
-                    let _ = self.change("DELETE", path).await;
+                if !was_there && self.store.keeps_halves() {
+                    self.remove_half(path, length).await;
                 }
                 Err(answer)
             }
+        }
+    }
+
+    /// Removes what the store has kept of an upload that broke off. The store may open the file only now, so it is looked
+    /// for again and again for a moment.
+    async fn remove_half(&self, path: &TreePath, length: u64) {
+        for _ in 0..HALF_LOOKS {
+            if let Ok(Some(standing)) = self.standing(path).await
+                && standing.bytes != Some(length)
+                && let Err(answer) = self.change("DELETE", path).await
+            {
+                let status = answer.status;
+                warn!(
+                    path = path.as_str(),
+                    status, "The store keeps half of an upload"
+                );
+            }
+            tokio::time::sleep(HALF_PAUSE).await;
         }
     }
 

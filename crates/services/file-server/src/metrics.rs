@@ -32,7 +32,7 @@ const REFUSED: Metric = Metric::counter(
 )
 .labels(&["reason"])
 .advice(
-    "`connections`: more at once than allowed. `head`: heads that are no HTTP, too long, or ambiguous. `slow`: clients \
+    "`connections`: more at once than allowed, all with requests. `idle`: those without one, put off for new clients. `head`: heads that are no HTTP, too long, or ambiguous. `slow`: clients \
      that held a connection and did not move. `tls`: handshakes that failed",
 );
 const ELSEWHERE: Metric = Metric::counter(
@@ -85,14 +85,16 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Connections,
+    Idle,
     Head,
     Slow,
     Tls,
 }
 
 impl Refused {
-    const ALL: [(Self, &'static str); 4] = [
+    const ALL: [(Self, &'static str); 5] = [
         (Self::Connections, "connections"),
+        (Self::Idle, "idle"),
         (Self::Head, "head"),
         (Self::Slow, "slow"),
         (Self::Tls, "tls"),

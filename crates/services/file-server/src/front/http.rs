@@ -82,6 +82,11 @@ impl Store for Http {
         has_other_paths.then_some("lists are passed on only of a store whose address has no path")
     }
 
+    fn keeps_halves(&self) -> bool {
+        // XRootD does, ours does not, and which one it is they do not say.
+        true
+    }
+
     fn bytes_max(&self) -> Option<u64> {
         None
     }

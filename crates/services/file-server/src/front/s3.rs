@@ -164,6 +164,10 @@ impl Store for S3 {
         (method == "MKCOL").then_some("a bucket has no folders: a name with a slash needs none")
     }
 
+    fn keeps_halves(&self) -> bool {
+        false
+    }
+
     fn bytes_max(&self) -> Option<u64> {
         Some(BYTES_MAX)
     }

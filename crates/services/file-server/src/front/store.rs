@@ -47,6 +47,9 @@ pub(super) trait Store: Send + Sync {
     /// Reason why the store cannot do what a method means.
     fn cannot(&self, method: &str) -> Option<&'static str>;
 
+    /// Whether it may keep what came of an upload that broke off.
+    fn keeps_halves(&self) -> bool;
+
     /// Most bytes of an upload.
     fn bytes_max(&self) -> Option<u64>;
 
