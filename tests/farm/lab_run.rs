@@ -260,22 +260,15 @@ fn the_simulator_is_held_against_live_points_of_the_same_folder() {
 }
 
 #[test]
-fn six_points_of_the_report_lose_nothing_live() {
-    if !can_run_live("six_points_of_the_report_lose_nothing_live") {
+fn four_points_of_the_report_lose_nothing_live() {
+    if !can_run_live("four_points_of_the_report_lose_nothing_live") {
         return;
     }
     let _turn = farm_turn();
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    // Points 1, 5, 6, 9, 12, 14: below, at and above what the links carry, with one FLP and with two.
-    let ids = [
-        "001-sheaf",
-        "013-sheaf",
-        "016-sheaf",
-        "025-sheaf",
-        "034-sheaf",
-        "040-sheaf",
-    ];
+    // Points 1, 6, 9, 14: below and above what the links carry, with one FLP and with two.
+    let ids = ["001-sheaf", "016-sheaf", "025-sheaf", "040-sheaf"];
     let words: Vec<&str> = ids.iter().flat_map(|id| ["--only", id]).collect();
     let ended = run(
         "round-robin-icn",
@@ -339,7 +332,7 @@ fn no_tf_goes_to_two_epns_while_nodes_are_killed_and_come_back() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     // The faster of its two points.
-    let args = ["--duration", "60s", "--only", "live-2x5-200"];
+    let args = ["--duration", "35s", "--only", "live-2x5-200"];
     check_ok(&run("same-target-proof", &out, &args));
     let runs = runs(&out);
     assert!(!runs.is_empty());

@@ -534,6 +534,30 @@ fn an_haproxy_outlives_its_director_and_the_next_one_goes_on_with_it() {
 }
 
 #[test]
+fn a_server_that_lost_the_virtual_address_is_down() {
+    if !can_run("a_server_that_lost_the_virtual_address_is_down") {
+        return;
+    }
+    let _turn = farm_turn();
+    let mut stage = Stage::build_with((2, 1), "nft", "health = { at = \"virtual\" }", true);
+    stage.start_director();
+    let change = |verb: &str| {
+        let place = stage.site.server(0);
+        let address = format!("{}/32", stage.site.virtual_v4());
+        let mut command = stage.site.command(place, "ip");
+        let done = command.args(["addr", verb, &address, "dev", "lo"]).status();
+        assert!(done.expect("ip runs").success(), "{verb} {address}");
+    };
+    change("del");
+    let state = stage.wait(|status| status["servers"][0]["is_up"] == false);
+    let fault = state["servers"][0]["error"].as_str().expect("a fault");
+    assert!(fault.contains("has no address"), "{fault}");
+    assert_eq!(state["servers"][1]["is_up"], true, "{state:#}");
+    change("add");
+    stage.wait(|status| status["servers"][0]["is_up"] == true);
+}
+
+#[test]
 fn without_agents_connections_stay_as_well() {
     if !can_run("without_agents_connections_stay_as_well") {
         return;

@@ -31,7 +31,7 @@ use crate::accounting::Accounting;
 use commits::Commits;
 use open_tf::{OpenTf, Phase};
 pub use peer::FormerEpn;
-use peer::{EpnNode, EpnSetting, FlpNode};
+use peer::{EpnNode, EpnSetting, FlpNode, Unreachable};
 use phase::RunPhase;
 use react::List;
 use rosters::Rosters;
@@ -141,8 +141,8 @@ pub struct Scheduler {
     gone: BTreeSet<Source>,
     /// Lives of FLPs that were waited for in vain: they may go on somewhere.
     cut_off: BTreeSet<Source>,
-    /// Pairs that cannot reach each other, each with the end of that assumption.
-    unreachable: BTreeMap<(FlpId, EpnId), Timestamp>,
+    /// Pairs that cannot reach each other.
+    unreachable: BTreeMap<(FlpId, EpnId), Unreachable>,
     rosters: Rosters,
     tfs: BTreeMap<TfId, OpenTf>,
     queue: VecDeque<TfId>,
@@ -166,6 +166,8 @@ pub struct Scheduler {
     origin: Timestamp,
     /// How long the run had lasted at the origin.
     before: Duration,
+    /// When this ICN took over in the middle of the run.
+    took_over_at: Option<Timestamp>,
     /// Whether this ICN took over and waits for the reports of the nodes.
     is_settling: bool,
     /// Settings of EPNs by an operator.
@@ -246,6 +248,7 @@ impl Scheduler {
             phase: RunPhase::Waiting,
             origin: Timestamp(0),
             before: Duration::ZERO,
+            took_over_at: None,
             is_settling: false,
             settings: BTreeMap::new(),
             list: List::default(),
@@ -400,7 +403,7 @@ impl Scheduler {
     pub fn handle_tick(&mut self, now: Timestamp) {
         self.begin_if_quorum(now);
         self.pace(now);
-        self.unreachable.retain(|_, until| *until > now);
+        self.unreachable.retain(|_, pair| pair.until > now);
         let due: Vec<TfId> = self
             .tfs
             .iter()

@@ -1,5 +1,9 @@
 //! Configuration of a service.
 
+mod health;
+
+pub use health::{CheckAt, HealthConfig, HealthKind, HttpCheck};
+
 use crate::flow::Affinity;
 use core::net::{IpAddr, SocketAddr};
 use schemars::JsonSchema;
@@ -94,63 +98,6 @@ impl Default for DataConfig {
             certificates: None,
             user: ACCOUNT.to_owned(),
             group: "nogroup".to_owned(),
-        }
-    }
-}
-
-/// Kind of a check of a server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum HealthKind {
-    /// A connection that is accepted.
-    #[default]
-    Tcp,
-    /// An answer to `GET` of a path, of its first byte if the server knows ranges.
-    Http {
-        /// Path with its leading slash.
-        path: String,
-    },
-    /// A welcome and a login of FTP, as GridFTP servers give them.
-    Gridftp,
-    /// The handshake of XRootD.
-    Xrootd,
-    /// A program that ends with 0; it gets name and address of the server as arguments.
-    Script {
-        /// Path of the program.
-        program: String,
-    },
-}
-
-/// Checks of the servers.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct HealthConfig {
-    /// Kind of the check: that of the backend by default, and `tcp` without one.
-    pub kind: Option<HealthKind>,
-    /// Time between two checks of a server.
-    pub every_ms: u64,
-    /// Longest time of a check.
-    pub timeout_ms: u64,
-    /// Good checks in a row that bring a server up.
-    pub rise: u32,
-    /// Failed checks in a row that take a server down.
-    pub fall: u32,
-    /// Time over which the weight of a server that came up grows to its full.
-    pub slow_start_s: u64,
-    /// Span in which six changes hold a server down, and which it has to be well for after that.
-    pub flap_s: u64,
-}
-
-impl Default for HealthConfig {
-    fn default() -> Self {
-        Self {
-            kind: None,
-            every_ms: 250,
-            timeout_ms: 250,
-            rise: 2,
-            fall: 2,
-            slow_start_s: 0,
-            flap_s: 60,
         }
     }
 }
@@ -265,10 +212,10 @@ pub enum ConfigError {
         found: usize,
     },
     /// Server without an agent where one is needed.
-    #[error(
-        "server {server:?} has no agent, expected one: with affinity = \"client\" service {service:?} has to list clients"
-    )]
+    #[error("server {server:?} has no agent, expected one: {why} of service {service:?}")]
     NoAgent {
+        /// Key that needs it, and for what.
+        why: &'static str,
         /// Service.
         service: String,
         /// Server.
@@ -330,8 +277,20 @@ impl ServerConfig {
                 });
             }
         }
-        if service.affinity == Affinity::Client && self.agent.is_none() {
+        let needs = [
+            (
+                service.affinity == Affinity::Client,
+                "affinity = \"client\" lists clients",
+            ),
+            (
+                service.health.at == CheckAt::Virtual,
+                "health.at = \"virtual\" asks the servers themselves",
+            ),
+        ];
+        let mut needed = needs.iter().filter(|(is_needed, _)| *is_needed);
+        if let (Some((_, why)), None) = (needed.next(), self.agent) {
             return Err(ConfigError::NoAgent {
+                why,
                 service: service.name.clone(),
                 server: self.name.clone(),
             });
@@ -506,21 +465,7 @@ impl ServiceConfig {
             );
         }
         known("drain_s", self.drain_s, 1.0..=86_400.0, "1 to 86400")?;
-        let health = &self.health;
-        known(
-            "health.every_ms",
-            health.every_ms,
-            10.0..=600_000.0,
-            "10 to 600000",
-        )?;
-        known(
-            "health.timeout_ms",
-            health.timeout_ms,
-            10.0..=600_000.0,
-            "10 to 600000",
-        )?;
-        known("health.rise", health.rise.into(), 1.0..=100.0, "1 to 100")?;
-        known("health.fall", health.fall.into(), 1.0..=100.0, "1 to 100")?;
+        self.health.check(self)?;
         let weights = &self.weights;
         known(
             "weights.every_ms",
@@ -616,7 +561,7 @@ mod tests {
     #[test]
     fn each_fault_of_a_configuration_names_what_was_found() {
         type Damage = fn(&mut ServiceConfig);
-        let faults: [(&str, Damage); 13] = [
+        let faults: [(&str, Damage); 16] = [
             ("found service \"Files\"", |it| it.name = "Files".into()),
             ("has 0 addresses of IPv4", |it| it.addresses.clear()),
             ("found port = 0", |it| it.port = 0),
@@ -631,6 +576,13 @@ mod tests {
             ("server \"s1\" has no agent", |it| {
                 it.affinity = Affinity::Client;
             }),
+            ("asks the servers themselves", |it| {
+                it.health.at = CheckAt::Virtual;
+            }),
+            ("found health.kind.http.path = \"x\"", |it| {
+                it.health.kind = Some(HealthKind::http("x"));
+            }),
+            ("found health.rise = 0", |it| it.health.rise = 0),
             ("found data.folder = \"data\"", |it| {
                 it.data.folder = "data".into();
             }),

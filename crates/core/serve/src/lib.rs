@@ -35,8 +35,8 @@ mod wanted;
 mod weights;
 
 pub use config::{
-    ConfigError, DataConfig, HealthConfig, HealthKind, ServerConfig, ServiceConfig, WeightsConfig,
-    check_services,
+    CheckAt, ConfigError, DataConfig, HealthConfig, HealthKind, HttpCheck, ServerConfig,
+    ServiceConfig, WeightsConfig, check_services,
 };
 pub use flow::{Affinity, Flow, jhash};
 pub use health::{Health, HealthNews};

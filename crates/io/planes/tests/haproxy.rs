@@ -7,6 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,9 +39,22 @@ fn server(name: &'static str) -> u16 {
     port
 }
 
+/// Takes a port that is free in both families and below those that the kernel gives out itself.
+///
+/// A port that the kernel chose may be given to another test between its release and the start of the process.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).expect("a port");
-    listener.local_addr().expect("an address").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() % 10_000).expect("below 10,000");
+    let is_free = |port: &u16| {
+        ADDRESSES
+            .iter()
+            .all(|one| TcpListener::bind((*one, *port)).is_ok())
+    };
+    let mut tried = (0..1_000).map(|_| {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        20_000 + (first + step) % 10_000
+    });
+    tried.find(is_free).expect("one of 1,000 ports is free")
 }
 
 struct Held(TcpStream, String);

@@ -1,5 +1,6 @@
-//! Agent on a server: lists connections and measures load, for the directors.
+//! Agent on a server: lists connections, measures load and checks the server at the virtual addresses, for directors.
 
+use crate::check::check;
 use crate::connections::connections;
 use crate::error::GatewayError;
 use crate::facts::Facts;
@@ -7,13 +8,14 @@ use crate::load::Meter;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use sheaf_serve::{Flow, LoadReport};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use sheaf_serve::{Flow, HealthKind, LoadReport};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// Options of an agent.
@@ -30,6 +32,26 @@ pub(crate) struct Answer {
     pub(crate) flows: Vec<Flow>,
     /// Load since the last question.
     pub(crate) load: LoadReport,
+}
+
+/// Order to check the server of this machine at the virtual addresses.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CheckHere {
+    pub(crate) kind: HealthKind,
+    /// Name of the server.
+    pub(crate) server: String,
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) port: u16,
+    /// Longest time for each address.
+    pub(crate) timeout_ms: u64,
+}
+
+/// Result of [`CheckHere`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Checked {
+    /// Fault that was found first; none if the server is well.
+    pub(crate) fault: Option<String>,
 }
 
 /// Agent that runs; it ends when dropped.
@@ -52,6 +74,7 @@ impl Agent {
         let router = Router::new()
             .route("/connections", get(answer))
             .route("/facts", get(facts))
+            .route("/check", post(check_here))
             .with_state(meter);
         let (stop, stopped) = watch::channel(false);
         let (address, thread) = serve("serve-agent", config.listen, router, stopped)?;
@@ -127,6 +150,40 @@ async fn facts() -> Response {
     }
 }
 
+/// Longest time of a check at one address that a director may ask for.
+const CHECK_MAX: Duration = Duration::from_secs(600);
+
+/// Checks the server of this machine. Addresses of other machines and programs are refused: a program that reaches the
+/// agent gets no further with it.
+async fn check_here(Json(order): Json<CheckHere>) -> Response {
+    let refuse = |text: String| (StatusCode::BAD_REQUEST, text + "\n").into_response();
+    if matches!(order.kind, HealthKind::Script { .. }) {
+        return refuse("found a check by a program, expected one by a protocol".to_owned());
+    }
+    let checked = tokio::task::spawn_blocking(move || order.carry_out()).await;
+    match checked {
+        Ok(checked) => Json(checked).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+impl CheckHere {
+    fn carry_out(&self) -> Checked {
+        let timeout = Duration::from_millis(self.timeout_ms).min(CHECK_MAX);
+        let at = |address: &IpAddr| {
+            // An address that is not of this machine cannot be bound.
+            UdpSocket::bind((*address, 0))
+                .map_err(|_| format!("this machine has no address {address}"))?;
+            let address = SocketAddr::new(*address, self.port);
+            check(&self.kind, &self.server, address, timeout)
+                .map_err(|fault| format!("at {address}: {fault}"))
+        };
+        Checked {
+            fault: self.addresses.iter().find_map(|address| at(address).err()),
+        }
+    }
+}
+
 /// Question: `?port=80&address=10.80.0.100&address=…`.
 async fn answer(State(meter): State<Arc<Mutex<Meter>>>, RawQuery(query): RawQuery) -> Response {
     let (addresses, port) = match question(query.as_deref().unwrap_or_default()) {
@@ -156,4 +213,37 @@ fn question(query: &str) -> Result<(Vec<IpAddr>, u16), String> {
     }
     let port = port.ok_or_else(|| format!("found {query:?}, expected a port"))?;
     Ok((addresses, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_at(addresses: &[&str], port: u16) -> Option<String> {
+        let addresses = addresses
+            .iter()
+            .map(|text| text.parse().expect("an address"));
+        let order = CheckHere {
+            kind: HealthKind::Tcp,
+            server: "s1".to_owned(),
+            addresses: addresses.collect(),
+            port,
+            timeout_ms: 5000,
+        };
+        order.carry_out().fault
+    }
+
+    #[test]
+    fn a_server_is_well_if_it_answers_at_all_addresses_of_this_machine() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        assert_eq!(check_at(&["127.0.0.1"], port), None);
+        let fault = check_at(&["127.0.0.1", "127.0.0.9"], port).expect("it listens at one");
+        assert!(
+            fault.starts_with(&format!("at 127.0.0.9:{port}: ")),
+            "{fault}"
+        );
+        let fault = check_at(&["192.0.2.1"], port).expect("an address of a document");
+        assert_eq!(fault, "this machine has no address 192.0.2.1");
+    }
 }

@@ -1,6 +1,6 @@
 //! Checks of a server, true to its protocol.
 
-use sheaf_serve::HealthKind;
+use sheaf_serve::{HealthKind, HttpCheck};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
@@ -22,7 +22,7 @@ pub fn check(
 ) -> Result<(), String> {
     match kind {
         HealthKind::Tcp => connect(address, timeout).map(drop),
-        HealthKind::Http { path } => http(address, path, timeout),
+        HealthKind::Http(wanted) => http(address, wanted, timeout),
         HealthKind::Gridftp => gridftp(address, timeout),
         HealthKind::Xrootd => xrootd(address, timeout),
         HealthKind::Script { program } => script(program, name, address, timeout),
@@ -39,8 +39,9 @@ pub(crate) fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStrea
     Ok(stream)
 }
 
-/// Asks for the first byte of `path`: a server that knows ranges sends no more.
-fn http(address: SocketAddr, path: &str, timeout: Duration) -> Result<(), String> {
+/// Asks for the first bytes of a file: a server that knows ranges sends no more. Compares their checksum if there is
+/// one to compare with.
+fn http(address: SocketAddr, wanted: &HttpCheck, timeout: Duration) -> Result<(), String> {
     let config = ureq::Agent::config_builder()
         .timeout_global(Some(timeout))
         .http_status_as_error(false)
@@ -48,13 +49,39 @@ fn http(address: SocketAddr, path: &str, timeout: Duration) -> Result<(), String
         .build();
     let agent: ureq::Agent = config.into();
     let request = agent
-        .get(format!("http://{address}{path}"))
-        .header("Range", "bytes=0-0");
-    let answer = request.call().map_err(|error| error.to_string())?;
+        .get(format!("http://{address}{}", wanted.path))
+        .header(
+            "Range",
+            format!("bytes=0-{}", wanted.bytes.saturating_sub(1)),
+        );
+    let mut answer = request.call().map_err(|error| error.to_string())?;
     match answer.status().as_u16() {
-        200..=299 => Ok(()),
-        status => Err(format!("found status {status}, expected 200 to 299")),
+        200..=299 => {}
+        status => return Err(format!("found status {status}, expected 200 to 299")),
     }
+    let Some(expected) = &wanted.adler32 else {
+        return Ok(());
+    };
+    let mut bytes = Vec::new();
+    let body = answer.body_mut().as_reader();
+    body.take(wanted.bytes.into())
+        .read_to_end(&mut bytes)
+        .map_err(|error| error.to_string())?;
+    if bytes.len() < wanted.bytes as usize {
+        return Err(format!(
+            "found {} bytes, expected {}",
+            bytes.len(),
+            wanted.bytes
+        ));
+    }
+    let found = format!("{:08x}", simd_adler32::adler32(&&bytes[..]));
+    if !found.eq_ignore_ascii_case(expected) {
+        return Err(format!(
+            "found Adler-32 {found} of the first {} bytes, expected {expected}",
+            wanted.bytes
+        ));
+    }
+    Ok(())
 }
 
 /// Reads a reply of FTP and returns its code.
@@ -155,6 +182,7 @@ fn script(program: &str, name: &str, address: SocketAddr, timeout: Duration) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sheaf_serve::{CheckAt, HealthConfig};
     use std::net::TcpListener;
     use std::thread;
 
@@ -190,24 +218,53 @@ mod tests {
         let http: &[(bool, &[u8])] =
             &[(true, b"HTTP/1.1 206 Partial\r\nContent-Length: 1\r\n\r\nx")];
         let away: &[(bool, &[u8])] = &[(true, b"HTTP/1.1 503 Away\r\nContent-Length: 0\r\n\r\n")];
-        let get = HealthKind::Http {
-            path: "/x".to_owned(),
+        let get = HealthKind::http("/x");
+        let with_sum = |sum: &str| {
+            HealthKind::Http(HttpCheck {
+                path: "/x".to_owned(),
+                bytes: 1,
+                adler32: Some(sum.to_owned()),
+            })
         };
         let run = |kind: &HealthKind, steps| check(kind, "s1", serve(steps), SOON);
         assert_eq!(run(&HealthKind::Tcp, &[]), Ok(()));
         assert_eq!(run(&HealthKind::Gridftp, ftp), Ok(()));
         assert_eq!(run(&HealthKind::Xrootd, xrootd), Ok(()));
         assert_eq!(run(&get, http), Ok(()));
+        assert_eq!(
+            run(&with_sum("00790079"), http),
+            Ok(()),
+            "Adler-32 of one x"
+        );
+        let empty: &[(bool, &[u8])] = &[(true, b"HTTP/1.1 200 Well\r\nContent-Length: 0\r\n\r\n")];
         for (kind, steps, expected) in [
             (&HealthKind::Gridftp, full, "found welcome 421"),
             (&HealthKind::Gridftp, xrootd, ""),
             (&HealthKind::Xrootd, http, "expected 0, 8"),
             (&get, away, "found status 503"),
+            (&with_sum("00790078"), http, "found Adler-32 00790079"),
+            (&with_sum("00790079"), empty, "found 0 bytes, expected 1"),
         ] {
             let short = Duration::from_millis(300);
             let error = check(kind, "s1", serve(steps), short).expect_err(expected);
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn a_check_by_http_has_its_path_and_may_have_more() {
+        let read = |text: &str| toml::from_str::<HealthConfig>(text).expect("a configuration");
+        let plain = read("kind = { http = { path = \"/healthz\" } }");
+        assert_eq!(plain.kind, Some(HealthKind::http("/healthz")));
+        assert_eq!(plain.at, CheckAt::Server);
+        let whole = read(
+            "at = \"virtual\"\nkind = { http = { path = \"/f\", bytes = 9, adler32 = \"11e60398\" } }",
+        );
+        let Some(HealthKind::Http(http)) = &whole.kind else {
+            panic!("{whole:?}");
+        };
+        assert_eq!((http.bytes, whole.at), (9, CheckAt::Virtual));
+        assert_eq!(http.adler32.as_deref(), Some("11e60398"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::failover::FailoverConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sheaf_planes::{PlaneConfig, Registration, planes};
-use sheaf_serve::{Affinity, ServiceConfig, check_services};
+use sheaf_serve::{Affinity, CheckAt, ServiceConfig, check_services};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -113,6 +113,15 @@ impl GatewayConfig {
                     key: "affinity",
                     found: "\"client\"".to_owned(),
                     expected: "\"connection\", or one of the planes nft and userspace",
+                });
+            }
+            let is_virtual = service.health.at == CheckAt::Virtual;
+            if is_virtual && plane.is_some_and(|plane| !plane.is_direct_return) {
+                return Err(GatewayError::Unfit {
+                    service: service.name.clone(),
+                    key: "health.at",
+                    found: "\"virtual\"".to_owned(),
+                    expected: "\"server\", or a plane with direct return, where servers have the virtual addresses",
                 });
             }
             if let Some(name) = &service.backend {

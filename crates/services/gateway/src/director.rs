@@ -238,6 +238,7 @@ impl Running {
                     service.handle_no_flows(now, id, question);
                 });
             }
+            Event::Unanswered(at, id) => self.meter(at, id, Meters::unanswered),
             Event::Ask(ask) => self.answer(now, ask),
             Event::Stop => {}
         }

@@ -51,6 +51,8 @@ pub(crate) enum Event {
     Load(usize, ServerId, LoadReport),
     Flows(usize, ServerId, u64, Vec<Flow>),
     NoFlows(usize, ServerId, u64),
+    /// The agent of a server did not answer when it was to check it.
+    Unanswered(usize, ServerId),
     Ask(Ask),
     Stop,
 }

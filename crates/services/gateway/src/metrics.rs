@@ -99,10 +99,13 @@ const CHANGES: Metric = Metric::counter(
 .advice("a server that flaps");
 const UNANSWERED: Metric = Metric::counter(
     "serve_agent_unanswered_total",
-    "Questions for connections that the agent of a server did not answer.",
+    "Questions for connections, and orders to check its server, that an agent did not answer.",
 )
 .labels(SERVER)
-.advice("without an answer, all connections of a moved slot stay until `drain_s`");
+.advice(
+    "without an answer, all connections of a moved slot stay until `drain_s`, and a server is checked at its own \
+     address alone",
+);
 const ORDERS: Metric =
     Metric::counter("serve_orders_total", "Orders carried out, by kind.").labels(&["order"]);
 

@@ -11,9 +11,11 @@ mod legacy;
 mod network;
 mod point;
 mod queue;
+mod record;
 mod tally;
 
 pub use point::{PointRun, run_point};
+pub use record::{Fate, TfRecord};
 pub use tally::Run;
 
 use crate::scenario::{Mode, Scenario, ScenarioError};

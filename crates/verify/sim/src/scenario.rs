@@ -48,6 +48,9 @@ pub struct Scenario {
     pub rate_hz: f64,
     /// How long TFs are made, in s; then the farm drains.
     pub duration_s: f64,
+    /// First part of a run whose TFs count in no wait, in s; 10 % of `duration_s` if it is not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_up_s: Option<f64>,
     /// Runs of the point: with `seed`, `seed + 1` and so on.
     pub iterations: u32,
     /// Everything random comes from it.
@@ -101,6 +104,7 @@ impl Default for Scenario {
             epns: 4,
             rate_hz: 50.0,
             duration_s: 10.0,
+            warm_up_s: None,
             iterations: 1,
             seed: 1,
             policy: "round-robin".to_owned(),
@@ -175,6 +179,12 @@ impl Scenario {
             Mode::Sheaf => "sheaf".to_owned(),
             Mode::Legacy => self.legacy.name(),
         }
+    }
+
+    /// Returns the first part of a run whose TFs count in no wait, in s.
+    #[must_use]
+    pub fn warm_up_s(&self) -> f64 {
+        self.warm_up_s.unwrap_or(self.duration_s / 10.0)
     }
 
     /// Returns the number of TFs that are made in all.

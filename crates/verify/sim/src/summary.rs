@@ -80,6 +80,19 @@ pub struct Point {
     pub goodput_mbit_s: f64,
     /// First announce of a TF to the commit of it, over all TFs of all runs.
     pub latency_us: Latency,
+    /// Assignment of a TF to the begin of its processing, over all TFs with consumers that were announced after the
+    /// warm-up; of those that still wait at the end, the time until then. `None` where it is not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_us: Option<Latency>,
+    /// First announce of a TF to the end of its processing, over the same TFs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turnaround_us: Option<Latency>,
+    /// TFs in a run whose consumers had not finished at its end.
+    #[serde(default)]
+    pub unprocessed: f64,
+    /// TFs in a run that were delivered, and whose EPN died before the consumer had finished.
+    #[serde(default)]
+    pub died_unprocessed: f64,
     /// Loss in the literature for this point, in percent of TFs.
     pub published_loss_percent: Option<f64>,
     /// `lost_mean` by cause; the values add up to it. Reasons of drops, `incomplete`, `abandoned`, and the legacy
@@ -200,8 +213,9 @@ impl Point {
     /// Columns of the CSV form of a point.
     pub const CSV_HEADER: &'static str = "label,flps,epns,rate_hz,bytes,policy,reaction,mode,push,source,duration_s,\
         n,n_rejected,announced,lost_mean,loss_percent,loss_percent_low,loss_percent_high,out_of_order,goodput_mbit_s,\
-        latency_us_p50,latency_us_p90,latency_us_p99,latency_us_max,published_loss_percent,flp_peak_bytes,\
-        epn_peak_bytes,fairness,reassigned,lost_by";
+        latency_us_p50,latency_us_p90,latency_us_p99,latency_us_max,wait_us_p50,wait_us_p99,wait_us_max,\
+        turnaround_us_p50,turnaround_us_p99,turnaround_us_max,unprocessed,died_unprocessed,published_loss_percent,\
+        flp_peak_bytes,epn_peak_bytes,fairness,reassigned,lost_by";
 
     /// Returns the point as one CSV row, in the order of [`CSV_HEADER`](Self::CSV_HEADER). `lost_by` is `cause=value`,
     /// joined by `;`.
@@ -216,16 +230,25 @@ impl Point {
             Kind::Live => "live",
             Kind::Sim => "sim",
         };
-        let cells: [String; 30] = [
-            text(&self.label),
+        let times = |of: &Option<Latency>| {
+            let of = of.as_ref();
+            [
+                of.map(|times| times.p50.to_string()).unwrap_or_default(),
+                of.map(|times| times.p99.to_string()).unwrap_or_default(),
+                of.map(|times| times.max.to_string()).unwrap_or_default(),
+            ]
+            .join(",")
+        };
+        let cells: [String; 34] = [
+            csv_text(&self.label),
             self.flps.to_string(),
             self.epns.to_string(),
             self.rate_hz.to_string(),
             self.bytes.to_string(),
-            text(&self.policy),
-            text(&self.reaction),
-            text(&self.mode),
-            text(&self.push),
+            csv_text(&self.policy),
+            csv_text(&self.reaction),
+            csv_text(&self.mode),
+            csv_text(&self.push),
             kind.to_owned(),
             self.duration_s.to_string(),
             self.n.to_string(),
@@ -241,6 +264,10 @@ impl Point {
             self.latency_us.p90.to_string(),
             self.latency_us.p99.to_string(),
             self.latency_us.max.to_string(),
+            times(&self.wait_us),
+            times(&self.turnaround_us),
+            self.unprocessed.to_string(),
+            self.died_unprocessed.to_string(),
             self.published_loss_percent
                 .map(|percent| percent.to_string())
                 .unwrap_or_default(),
@@ -255,7 +282,8 @@ impl Point {
 }
 
 /// Returns a CSV cell: quoted where a comma, quote or line break stands in it.
-fn text(cell: &str) -> String {
+#[must_use]
+pub fn csv_text(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {
@@ -289,6 +317,10 @@ mod tests {
             out_of_order: 0.0,
             goodput_mbit_s: 92.8,
             latency_us: Latency::default(),
+            wait_us: Some(Latency::default()),
+            turnaround_us: None,
+            unprocessed: 0.0,
+            died_unprocessed: 1.0,
             published_loss_percent: Some(0.51),
             lost_by: BTreeMap::from([("source-died".to_owned(), 1.5)]),
             flp_peak_bytes: 1,

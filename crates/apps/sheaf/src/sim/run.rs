@@ -5,9 +5,10 @@ use anyhow::Context as _;
 use serde_json::json;
 use sheaf_farm::proc::usage;
 use sheaf_lab::experiment::{Experiment, ExperimentError};
-use sheaf_sim::des::{PointRun, Progress, run_point};
+use sheaf_lab::records::{Of, RecordsFile};
+use sheaf_sim::des::{PointRun, Progress, Run, run_point};
 use sheaf_sim::scenario::Scenario;
-use sheaf_sim::summary::{Kind, Point, Summary};
+use sheaf_sim::summary::{Kind, Latency, Point, Summary};
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ Examples:
   sheaf sim run experiments/scenarios/small.toml                       seconds of a small farm
   sheaf sim run experiments/scenarios/incast.toml --csv incast.csv     1 to 24 FLPs into one EPN, granted and pushed
   sheaf sim run experiments/scale-250x1750.toml --json s.json
+  sheaf sim run experiments/scenarios/small.toml --records tfs.csv     a row a TF, with all its times
   sheaf sim run experiments/scenarios/small.toml --seed 7 --duration 2 other seed, 2 s only")]
 pub(crate) struct Args {
     /// Read this experiment (TOML); its simulated points are run.
@@ -45,6 +47,9 @@ pub(crate) struct Args {
     /// Write one row a point to this file.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write one row a TF, with the time of each of its steps, to this file: .csv, or .parquet in builds that have it.
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
     /// Write summary.json, points.csv and runs.csv into this folder, which must not hold results yet.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -127,11 +132,27 @@ fn claim(folder: &Path) -> anyhow::Result<()> {
 fn run_all(args: &Args, name: &str, scenarios: &[Scenario]) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let mut bar = Bar::new(scenarios, began);
+    let records = args.records.as_deref().map(RecordsFile::create);
+    let mut records = records.transpose().map_err(fail::bad_use)?;
     let mut points = Vec::new();
     for (index, scenario) in scenarios.iter().enumerate() {
-        let point = run_point(scenario, |iteration, at| bar.tell(index, iteration, at))
-            .map_err(fail::bad_use)?;
+        let mut written = Ok(());
+        let take = |run: &Run| {
+            if let (Some(file), Ok(())) = (&mut records, &written) {
+                written = file.add(&Of {
+                    point: index,
+                    label: &scenario.label,
+                    run,
+                });
+            }
+        };
+        let progress = |iteration, at| bar.tell(index, iteration, at);
+        let point = run_point(scenario, progress, take).map_err(fail::bad_use)?;
+        written?;
         points.push(point);
+    }
+    if let Some(file) = records {
+        file.finish()?;
     }
     bar.end();
     let totals = totals(&points, began.elapsed());
@@ -255,7 +276,7 @@ fn runs_csv(points: &[PointRun]) -> String {
 
 fn table(points: &[Point]) -> String {
     let mut text = format!(
-        "{:>9} {:>6} {:>10} {:<16} {:<8} {:>8} {:>8} {:>9} {:>10} {:>10} {:>10} {:>8} {:>6}  {}\n",
+        "{:>9} {:>6} {:>10} {:<16} {:<8} {:>8} {:>8} {:>9} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>6}  {}\n",
         "FLPs:EPNs",
         "Hz",
         "bytes",
@@ -267,6 +288,8 @@ fn table(points: &[Point]) -> String {
         "Mbit/s",
         "p50 ms",
         "p99 ms",
+        "wait p50",
+        "wait p99",
         "peak MB",
         "fair",
         "mode"
@@ -275,7 +298,7 @@ fn table(points: &[Point]) -> String {
         let nodes = format!("{}:{}", point.flps, point.epns);
         let _ = writeln!(
             text,
-            "{nodes:>9} {:>6} {:>10} {:<16} {:<8} {:>8.0} {:>8.1} {:>9.3} {:>10.2} {:>10.2} {:>10.2} {:>8.1} {:>6.3}  {}",
+            "{nodes:>9} {:>6} {:>10} {:<16} {:<8} {:>8.0} {:>8.1} {:>9.3} {:>10.2} {:>10.2} {:>10.2} {:>10} {:>10} {:>8.1} {:>6.3}  {}",
             point.rate_hz,
             point.bytes,
             point.policy,
@@ -286,6 +309,8 @@ fn table(points: &[Point]) -> String {
             point.goodput_mbit_s,
             point.latency_us.p50 / 1000.0,
             point.latency_us.p99 / 1000.0,
+            wait(point, |times| times.p50),
+            wait(point, |times| times.p99),
             point.epn_peak_bytes as f64 / 1e6,
             point.fairness,
             mode(point),
@@ -294,9 +319,23 @@ fn table(points: &[Point]) -> String {
     text
 }
 
-/// The mode, and why TFs were lost.
+/// Time from assignment to the begin of processing, in ms.
+fn wait(point: &Point, of: impl Fn(&Latency) -> f64) -> String {
+    let times = point.wait_us.as_ref();
+    times.map_or("-".to_owned(), |times| format!("{:.2}", of(times) / 1000.0))
+}
+
+/// The mode, why TFs were lost, and those that no consumer has finished.
 fn mode(point: &Point) -> String {
     let mut text = point.mode.clone();
+    for (what, tfs) in [
+        ("unprocessed", point.unprocessed),
+        ("died-unprocessed", point.died_unprocessed),
+    ] {
+        if tfs > 0.0 {
+            let _ = write!(text, ", {what} {tfs:.1}");
+        }
+    }
     for (cause, lost) in &point.lost_by {
         let _ = write!(text, ", {cause} {lost:.1}");
     }

@@ -137,6 +137,9 @@ impl Summary {
             Record::Roster { id, first, members } => {
                 self.rosters.restore(*id, *first, members.clone());
                 self.frontier = self.frontier.max(*first);
+                for member in members {
+                    self.accounting.source(member.flp);
+                }
             }
             Record::Verdict {
                 tf,

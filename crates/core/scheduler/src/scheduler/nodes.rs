@@ -2,7 +2,7 @@
 
 use super::absent::Hold;
 use super::open_tf::{Part, Phase};
-use super::peer::{EpnNode, EpnSetting, FlpNode, FormerEpn, target_id};
+use super::peer::{EpnNode, EpnSetting, FlpNode, FormerEpn, Unreachable, target_id};
 use super::phase::RunPhase;
 use super::run_delay::Releasing;
 use super::{Action, Recipient, Scheduler};
@@ -345,7 +345,10 @@ impl Scheduler {
                 if !self.is_current(target) || self.ignores_deaths() => {}
             Control::Unreachable { target } => {
                 let until = now + UNREACHABLE_FOR;
-                self.unreachable.insert((source.flp, target.epn), until);
+                let pair = (source.flp, target.epn);
+                let reported = self.unreachable.entry(pair);
+                let reported = reported.or_insert(Unreachable { since: now, until });
+                reported.until = until;
                 self.move_from_unreachable(now, source.flp, target);
             }
             Control::Leaving => {

@@ -112,6 +112,15 @@ pub struct FormerEpn {
     pub weight_milli: u32,
 }
 
+/// Report of an FLP that it cannot reach an EPN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unreachable {
+    /// First report of those that followed each other without a gap.
+    pub(super) since: Timestamp,
+    /// End of the assumption, unless it is reported again.
+    pub(super) until: Timestamp,
+}
+
 /// Returns the target by which the load view knows `epn`.
 pub(super) fn target_id(epn: EpnId) -> TargetId {
     TargetId(u32::from(epn.0))

@@ -7,6 +7,7 @@ use sheaf_placement::{Job, LoadView, Refusal, TargetId};
 use sheaf_protocol::control::{Absent, Assign};
 use sheaf_protocol::{Control, DropReason, EpnId, FlpId, Source, Target, TfId, Timestamp, protect};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Upper bound of TFs in the table; also keeps the ranges of a release within one message.
 const OPEN_TFS_MAX: usize = 8000;
@@ -24,6 +25,8 @@ const ROSTERS_SAID_MAX: usize = 256;
 const VAIN_TRIES_MAX: usize = 16;
 /// How far into the queue one event looks.
 const LOOKED_AT_MAX: usize = 256;
+/// How long after the report of one FLP that it cannot reach an EPN all others that cannot have reported it, too.
+const REPORTED_BY_ALL_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placed {
@@ -541,7 +544,7 @@ impl Scheduler {
     /// Gives up FLPs that cannot reach the EPN. A TF whose FLPs cannot all reach one EPN waits no longer than a stale
     /// one: it goes on without those that miss the EPN that most can reach, as the quorum rule says. One bad cable does
     /// not stop the farm. An EPN that no FLP reaches is no EPN: where there is no other one, the TF waits as if all
-    /// were gone.
+    /// were gone. Since FLPs notice the loss of an EPN one after the other, fresh reports decide nothing.
     pub(super) fn give_up_unreachable(&mut self, now: Timestamp, tf: TfId) {
         let Some(open) = self.tfs.get(&tf) else {
             return;
@@ -562,10 +565,20 @@ impl Scheduler {
         let targets = self.epns.values().map(|node| node.target);
         let available = targets.filter(|target| self.is_available(*target));
         let fewest = available
-            .map(cut_off_from)
-            .filter(|cut| cut.len() < needed.len())
-            .min_by_key(Vec::len);
-        for source in fewest.unwrap_or_default() {
+            .map(|target| (target, cut_off_from(target)))
+            .filter(|(_, cut)| cut.len() < needed.len())
+            .min_by_key(|(_, cut)| cut.len());
+        let Some((target, cut)) = fewest else {
+            return;
+        };
+        let is_fresh = |source: &Source| {
+            let reported = self.unreachable.get(&(source.flp, target.epn));
+            reported.is_some_and(|pair| now.since(pair.since) < REPORTED_BY_ALL_AFTER)
+        };
+        if cut.iter().any(is_fresh) {
+            return;
+        }
+        for source in cut {
             self.skip(now, tf, source, DropReason::SourceLate);
         }
     }

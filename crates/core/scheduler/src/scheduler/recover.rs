@@ -99,6 +99,7 @@ impl Scheduler {
             return;
         }
         self.is_settling = true;
+        self.took_over_at = Some(now);
         self.span.0 = Some(now);
         self.rosters.forget_below(self.released.floor());
         let newest = self.rosters.newest();

@@ -309,13 +309,21 @@ impl Scheduler {
     }
 
     /// Returns whether no FLP will make anything more. One that is gone without notice may be back in a moment, with
-    /// TFs that only it knows of.
+    /// TFs that only it knows of; so may one of which a new leader knows from the accounting alone, since the log names
+    /// the lives of those FLPs only that undecided TFs need.
     fn all_flps_done(&self, now: Timestamp) -> bool {
         let is_given_up =
             |node: &FlpNode| self.gone.contains(&node.source) && has_given_up(node, now);
-        self.flps
+        let has_just_taken_over = self
+            .took_over_at
+            .is_some_and(|at| now.since(at) < GIVEN_UP_AFTER);
+        let mut sources = self.accounting.sources.keys();
+        let may_be_back = has_just_taken_over && sources.any(|flp| !self.flps.contains_key(flp));
+        let all_ended = self
+            .flps
             .values()
-            .all(|node| node.ended.is_some() || is_given_up(node))
+            .all(|node| node.ended.is_some() || is_given_up(node));
+        all_ended && !may_be_back
     }
 
     /// Agrees on the last TF once all present FLPs have paused: the furthest that any of them made.
@@ -360,6 +368,9 @@ impl Scheduler {
     fn append_rosters(&mut self) {
         for Roster { id, first, members } in self.rosters.take_unrecorded() {
             let members = members.to_vec();
+            for member in &members {
+                self.accounting.source(member.flp);
+            }
             self.append(Record::Roster { id, first, members });
         }
     }

@@ -160,11 +160,12 @@ impl<P: Clone> TfBuilder<P> {
             is_redelivered: false,
             missing: item.missing.clone(),
         };
-        if slot.roster.is_some() {
-            return self.commit(&commit);
+        if slot.roster.is_some() && self.commit(&commit) {
+            return true;
         }
-        // A new leader has not named its roster; the parts of the verdict are named here.
-        has_the_parts_of(slot, item) && self.deliver(&commit)
+        // The roster of the verdict may not have come yet, of a new leader or with fewer FLPs: its parts are named.
+        let slot = self.slots.get(&item.tf);
+        slot.is_some_and(|slot| has_the_parts_of(slot, item)) && self.deliver(&commit)
     }
 
     /// Handles the end of an [`Action::Recover`]; `found` is false if the TF is not on the disk.

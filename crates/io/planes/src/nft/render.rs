@@ -510,7 +510,7 @@ mod tests {
         let text = whole("eth0", 60, &before, &macs);
         for expected in [
             "jhash ip saddr mod 3 seed",
-            "tcp dport { 80, 50000-50100 } goto to4",
+            "tcp dport { 80, 50000-50100 } meta pkttype host goto to4",
             "map pin6 { type ipv6_addr : ether_addr;",
             "set hold { type mark; flags timeout; timeout 10s; }",
         ] {

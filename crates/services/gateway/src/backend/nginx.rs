@@ -13,9 +13,7 @@ pub(super) const BACKEND: Backend = Backend {
     packages: &["nginx-light", "curl"],
     load: "connections that are active, reading, writing: /status on the server itself",
     data: "on the connection of the request: direct return fits",
-    probe: || HealthKind::Http {
-        path: "/healthz".to_owned(),
-    },
+    probe: || HealthKind::http("/healthz"),
     check: check_plain,
     render,
 };

@@ -1,10 +1,11 @@
 //! Threads that check servers and ask their agents.
 
-use crate::agent_client::AgentClient;
+use crate::agent::CheckHere;
+use crate::agent_client::{AgentClient, CheckClient};
 use crate::backend::health_kind;
 use crate::check::check;
 use crate::event::Event;
-use sheaf_serve::{HealthConfig, HealthKind, ServerConfig, ServerId, Service, ServiceConfig};
+use sheaf_serve::{CheckAt, HealthConfig, ServerConfig, ServerId, Service, ServiceConfig};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -91,7 +92,24 @@ impl Probe {
             let (events, health) = (events.clone(), service.health.clone());
             let kind = health_kind(service);
             let (name, address) = (server.name.clone(), SocketAddr::new(*address, port));
-            let work = move || checks(&events, key, (&health, &kind), &name, address, &stopped);
+            let asked = server.agent.filter(|_| health.at == CheckAt::Virtual);
+            let here = asked.map(|agent| {
+                let order = CheckHere {
+                    kind: kind.clone(),
+                    server: name.clone(),
+                    addresses: service.addresses.clone(),
+                    port,
+                    timeout_ms: health.timeout_ms,
+                };
+                CheckClient::new(agent, order)
+            });
+            let work = move || {
+                let both = |timeout| match check(&kind, &name, address, timeout) {
+                    Ok(()) => here.as_ref().map_or(Seen::Well, Seen::here),
+                    Err(fault) => Seen::Fault(fault),
+                };
+                checks(&events, key, &health, &stopped, both);
+            };
             spawn("serve-check", work);
             probe.check = Some(stop);
         }
@@ -122,22 +140,49 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
     }
 }
 
+/// Result of a check.
+enum Seen {
+    Well,
+    Fault(String),
+    /// The server is well at its own address, and its agent has not said how it is at the virtual ones.
+    Unanswered,
+}
+
+impl Seen {
+    /// Lets the agent check the server at the virtual addresses.
+    fn here(client: &CheckClient) -> Self {
+        match client.check() {
+            Ok(None) => Self::Well,
+            Ok(Some(fault)) => Self::Fault(fault),
+            Err(_) => Self::Unanswered,
+        }
+    }
+}
+
 /// Checks a server until the other end of `stopped` is dropped.
 fn checks(
     events: &SyncSender<Event>,
     (at, id): (usize, ServerId),
-    (health, kind): (&HealthConfig, &HealthKind),
-    name: &str,
-    address: SocketAddr,
+    health: &HealthConfig,
     stopped: &Receiver<()>,
+    check: impl Fn(Duration) -> Seen,
 ) {
     let every = Duration::from_millis(health.every_ms);
     let timeout = Duration::from_millis(health.timeout_ms);
     loop {
         let began = Instant::now();
-        let result = check(kind, name, address, timeout);
-        if events.send(Event::Check(at, id, result)).is_err() {
-            return;
+        let seen = check(timeout);
+        let unanswered = matches!(seen, Seen::Unanswered).then_some(Event::Unanswered(at, id));
+        let result = match seen {
+            // A server whose agent is silent is known by its own address.
+            Seen::Well | Seen::Unanswered => Ok(()),
+            Seen::Fault(fault) => Err(fault),
+        };
+        let events_of = unanswered.into_iter().chain([Event::Check(at, id, result)]);
+        for event in events_of {
+            if events.send(event).is_err() {
+                return;
+            }
         }
         let left = every.saturating_sub(began.elapsed());
         if stopped.recv_timeout(left) == Err(RecvTimeoutError::Disconnected) {

@@ -62,6 +62,10 @@ fn point(trial: &Trial, runs: &[&RunResult]) -> Point {
         out_of_order: mean_of(&|run| run.out_of_order as f64),
         goodput_mbit_s: mean_of(&|run| run.goodput_mbit_s),
         latency_us: latency_of(|q| quantile_of_sorted(&latencies, q)),
+        wait_us: None,
+        turnaround_us: None,
+        unprocessed: 0.0,
+        died_unprocessed: 0.0,
         published_loss_percent: scenario.published_loss_percent,
         lost_by: mean_by_cause(&valid),
         flp_peak_bytes: valid

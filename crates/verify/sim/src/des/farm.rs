@@ -15,6 +15,7 @@ mod wire;
 use super::draw::{SizeDraw, Stream as Chance, TimeDraw, chance};
 use super::network::{Network, Seen, Sight, group_of};
 use super::queue::{MS, Nanos, Queue, Shelf, seconds};
+use super::record::Records;
 use super::tally::{Run, TraceHash};
 use crate::scenario::{Control as Way, FaultKind, Push, Scenario, SizeModel};
 use bytes::Bytes;
@@ -24,7 +25,7 @@ use rand::RngExt;
 use sheaf_membership::Members;
 use sheaf_protocol::control::{EpnAddress, Hello, Release};
 use sheaf_protocol::{
-    Control, EpnId, FlpId, Incarnation, NodeId, RunId, Source, StfHeader, Target, Timestamp,
+    Control, EpnId, FlpId, Incarnation, NodeId, RunId, Source, StfHeader, Target, TfId, Timestamp,
 };
 use sheaf_scheduler::{Incomplete, Mode, Recipient, RunPlan, Scheduler, SchedulerConfig};
 use sheaf_stf_builder::flp::{Flp, FlpConfig, Pace, WhenFull};
@@ -61,7 +62,12 @@ pub(super) enum Event {
     /// EPNs find streams closed.
     SourceClosed(u32),
     /// A consumer is done with a TF.
-    Processed { epn: u16, life: u16, bytes: u64 },
+    Processed {
+        epn: u16,
+        life: u16,
+        tf: TfId,
+        bytes: u64,
+    },
     /// Nodes look at their deadlines.
     Tick,
     /// Nodes send their pulses.
@@ -123,6 +129,7 @@ pub(super) struct DesFarm {
     network: Network,
     hash: TraceHash,
     fates: Fates,
+    records: Records,
     run: Run,
     sizes: SizeDraw,
     times: TimeDraw,
@@ -235,6 +242,7 @@ impl DesFarm {
             network: Network::new(scenario, epns_in_all),
             hash: TraceHash::new(),
             fates: Fates::new(scenario.timeframes()),
+            records: Records::default(),
             run: Run {
                 seed,
                 ..Run::default()
@@ -359,7 +367,12 @@ impl DesFarm {
             Event::Links(at) => self.open_links(at),
             Event::Closed(at) => self.close_links(at),
             Event::SourceClosed(at) => self.close_sources(at),
-            Event::Processed { epn, life, bytes } => self.processed(epn, life, bytes),
+            Event::Processed {
+                epn,
+                life,
+                tf,
+                bytes,
+            } => self.processed(epn, life, tf, bytes),
             Event::Tick => self.tick(),
             Event::Pulse => self.pulse(),
             Event::GiveUp(at) => self.give_up(at),
@@ -444,12 +457,25 @@ impl DesFarm {
         self.queue.push(next, Event::Pulse);
     }
 
+    /// Lets consumers finish what they have when the run is over, so that no wait is cut short. That is no part of the
+    /// trace.
+    fn finish_processing(&mut self) {
+        while let Some(event) = self.queue.pop() {
+            if matches!(event, Event::Processed { .. }) {
+                self.handle(event);
+            }
+        }
+    }
+
     fn end(mut self) -> Run {
         let accounting = self.scheduler.accounting().clone();
         let mut run = std::mem::take(&mut self.run);
         run.events = self.queue.popped();
         run.simulated_ns = self.queue.now();
         run.trace_hash = self.hash.value();
+        self.finish_processing();
+        let warm_up = seconds(self.scenario.warm_up_s());
+        run.set_records(self.records.settle(), warm_up, self.queue.now());
         run.timeouts = self.network.timeouts();
         run.reassigned = accounting.reassigned;
         run.tfs_by_epn = self

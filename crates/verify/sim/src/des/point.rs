@@ -2,7 +2,7 @@
 
 use super::tally::quantiles;
 use super::{Progress, Run, run};
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{Mode, Scenario, ScenarioError};
 use crate::summary::{Kind, Point};
 use sheaf_protocol::splitmix;
 use std::collections::BTreeMap;
@@ -18,7 +18,8 @@ pub struct PointRun {
     pub trace_hash: u64,
 }
 
-/// Does all runs of a scenario, from its seed on. `progress` is called with the number and the progress of the run.
+/// Does all runs of a scenario, from its seed on. `progress` is called with the number and the progress of the run, and
+/// `take` with each run, whose records are dropped then.
 ///
 /// # Errors
 ///
@@ -26,9 +27,10 @@ pub struct PointRun {
 pub fn run_point(
     scenario: &Scenario,
     mut progress: impl FnMut(u32, Progress),
+    mut take: impl FnMut(&Run),
 ) -> Result<PointRun, ScenarioError> {
     let mut runs = Vec::new();
-    let mut latencies = Vec::new();
+    let mut samples = Samples::default();
     let mut trace_hash = 0u64;
     for iteration in 0..scenario.iterations {
         let seed = scenario.seed.wrapping_add(u64::from(iteration));
@@ -37,10 +39,14 @@ pub fn run_point(
             true
         })?;
         trace_hash = splitmix::mix(trace_hash ^ run.trace_hash);
-        latencies.append(&mut run.latencies_ns);
+        take(&run);
+        run.records = Vec::new();
+        samples.latencies.append(&mut run.latencies_ns);
+        samples.waits.append(&mut run.waits_ns);
+        samples.turnarounds.append(&mut run.turnarounds_ns);
         runs.push(run);
     }
-    let point = row(scenario, &runs, &mut latencies);
+    let point = row(scenario, &runs, &mut samples);
     Ok(PointRun {
         point,
         runs,
@@ -48,7 +54,15 @@ pub fn run_point(
     })
 }
 
-fn row(scenario: &Scenario, runs: &[Run], latencies: &mut [u64]) -> Point {
+/// Times of all TFs of all runs, in ns.
+#[derive(Default)]
+struct Samples {
+    latencies: Vec<u64>,
+    waits: Vec<u64>,
+    turnarounds: Vec<u64>,
+}
+
+fn row(scenario: &Scenario, runs: &[Run], samples: &mut Samples) -> Point {
     let mean = |value: &dyn Fn(&Run) -> f64| mean_of(runs.iter().map(value));
     let losses: Vec<f64> = runs.iter().map(loss_percent).collect();
     let mut lost_by: BTreeMap<String, f64> = BTreeMap::new();
@@ -78,7 +92,12 @@ fn row(scenario: &Scenario, runs: &[Run], latencies: &mut [u64]) -> Point {
         loss_percent_ci95: interval95(&losses),
         out_of_order: mean(&|run| run.out_of_order as f64),
         goodput_mbit_s: mean(&Run::goodput_mbit_s),
-        latency_us: quantiles(latencies),
+        latency_us: quantiles(&mut samples.latencies),
+        wait_us: Some(quantiles(&mut samples.waits)).filter(|_| scenario.mode == Mode::Sheaf),
+        turnaround_us: Some(quantiles(&mut samples.turnarounds))
+            .filter(|_| scenario.mode == Mode::Sheaf),
+        unprocessed: mean(&|run| run.unprocessed as f64),
+        died_unprocessed: mean(&|run| run.died_unprocessed as f64),
         published_loss_percent: scenario.published_loss_percent,
         lost_by,
         flp_peak_bytes: most(|run| run.flp_peak_bytes),

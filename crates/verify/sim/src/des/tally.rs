@@ -1,6 +1,7 @@
 //! Counts of one simulated run.
 
 use super::queue::Nanos;
+use super::record::{Fate, TfRecord};
 use crate::summary::Latency;
 use sheaf_protocol::splitmix::{self, mix};
 use std::collections::BTreeMap;
@@ -32,6 +33,17 @@ pub struct Run {
     pub span_ns: u64,
     /// First announce to commit of every TF, in ns, in the order of commits.
     pub latencies_ns: Vec<u64>,
+    /// Assignment to the begin of processing of every TF with its consumer, if announced after the warm-up, in ns;
+    /// of those that still wait, the time until the end.
+    pub waits_ns: Vec<u64>,
+    /// Announce to the end of processing of the same TFs, in ns.
+    pub turnarounds_ns: Vec<u64>,
+    /// TFs with consumers that had not finished when the run ended.
+    pub unprocessed: u64,
+    /// TFs with consumers that died before they had finished.
+    pub died_unprocessed: u64,
+    /// Records of all TFs, by id.
+    pub records: Vec<TfRecord>,
     /// Most bytes that one FLP held.
     pub flp_peak_bytes: u64,
     /// Most bytes that one EPN held.
@@ -89,6 +101,21 @@ impl Run {
             return 0.0;
         }
         sum * sum / (self.tfs_by_epn.len() as f64 * squares)
+    }
+
+    /// Takes the records of all TFs. TFs that were announced before `warm_up` count in no wait.
+    pub(super) fn set_records(&mut self, records: Vec<TfRecord>, warm_up: Nanos, end: Nanos) {
+        let of = |fate: Fate| records.iter().filter(|one| one.fate == fate).count() as u64;
+        self.unprocessed = of(Fate::Unprocessed);
+        self.died_unprocessed = of(Fate::DiedUnprocessed);
+        let counted = || {
+            records
+                .iter()
+                .filter(|one| one.announced_ns >= Some(warm_up))
+        };
+        self.waits_ns = counted().filter_map(|one| one.wait_ns(end)).collect();
+        self.turnarounds_ns = counted().filter_map(|one| one.turnaround_ns(end)).collect();
+        self.records = records;
     }
 
     pub(super) fn lose(&mut self, cause: &str, count: u64) {

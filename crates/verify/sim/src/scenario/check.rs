@@ -104,6 +104,9 @@ impl Scenario {
     }
 
     fn check_farm(&self) -> Checked {
+        if let Some(warm_up_s) = self.warm_up_s {
+            fraction("warm_up_s", warm_up_s, self.duration_s)?;
+        }
         fraction("processing.ms", self.processing.ms, 1e9)?;
         fraction("processing.sigma", self.processing.sigma, 3.0)?;
         count("processing.parallel", self.processing.parallel, 1, 65_536)?;

@@ -485,6 +485,20 @@ fn a_tf_whose_only_epn_no_flp_reaches_waits_for_it() {
 }
 
 #[test]
+fn a_tf_is_not_given_up_while_flps_still_notice_one_after_the_other_that_the_only_epn_is_cut_off() {
+    let mut bench = farm(2, 1);
+    bench.after("flps have 0; wait 3000; flp 0 unreachable 0; wait 20; flp 1 unreachable 0");
+    for _ in 0..5 {
+        bench.after("wait 900; flp 0 unreachable 0; flp 1 unreachable 0");
+    }
+    assert_eq!(bench.scheduler.accounting().dropped_total(), 0);
+    let mut bench = farm(2, 1);
+    bench.after("flps have 0; wait 3000; flp 0 unreachable 0; wait 499");
+    assert_eq!(bench.scheduler.accounting().dropped_total(), 0);
+    assert_eq!(bench.after("wait 1"), "0 dropped source-late");
+}
+
+#[test]
 fn the_last_word_of_an_flp_that_is_far_beyond_everything_is_not_believed() {
     let mut bench = farm(1, 1);
     bench.after("flp 0 has 0; epn 0 built 0; epn 0 acks 0");

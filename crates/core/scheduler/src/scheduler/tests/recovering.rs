@@ -206,6 +206,27 @@ fn a_run_that_is_over_is_not_opened_again() {
 }
 
 #[test]
+fn a_run_does_not_end_under_a_new_leader_before_flps_that_were_cut_off_had_their_time() {
+    let mut bench = farm(2, 1);
+    bench.after("flps have 0; epn 0 built 0; epn 0 acks 0; flp 0 gone");
+    bench.after("flp 1 has 1; epn 0 built 1; epn 0 acks 1; wait 100");
+    bench.take_over();
+    assert_eq!(
+        lives(&bench),
+        ["flp:1"],
+        "the log does not name FLP 0 any more"
+    );
+    bench.after("flp 1 joins; epn 0 joins; epn 0 pulse; flp 1 pulse; settled");
+    bench.after("flp 1 ended 2; flp 1 pulse; wait 1900");
+    assert!(!bench.scheduler.is_over());
+    bench.after("flp 0 joins; flp 0 has 1-2; epn 0 built 2; epn 0 acks 2; flp 0 pulse; wait 200");
+    assert!(!bench.scheduler.is_over(), "FLP 0 goes on");
+    bench.after("flp 0 ended 3; flp 0 pulse; wait 1");
+    assert!(bench.scheduler.is_over());
+    assert_eq!(bench.scheduler.accounting().complete, 3);
+}
+
+#[test]
 fn a_stop_survives_the_leader_that_was_asked() {
     let mut bench = farm(1, 1);
     bench.after("flp 0 has 0-3; stop; flp 0 stopped 4");

@@ -1,9 +1,9 @@
 //! Tests of ack level `stored`: a reported TF is on the disk, and TFs of a former life are published or removed.
 
-use super::super::tests::{Bench, RUN};
+use super::super::tests::{Bench, RUN, source};
 use super::*;
 use crate::config::BuildConfig;
-use sheaf_protocol::Incarnation;
+use sheaf_protocol::{Incarnation, RosterId};
 
 fn bench(former: &[(u64, u64)]) -> Bench {
     let mut bench = Bench::new(BuildConfig::default());
@@ -183,6 +183,29 @@ fn an_epn_that_was_only_presumed_dead_delivers_its_own_tfs() {
     assert_eq!(bench.said(), "ack 5");
     bench.recover(6);
     assert_eq!(bench.said(), "recover 6");
+}
+
+/// Found by the torture test (`--kind outside --one 880001527`): the verdict was of a roster that had not come yet.
+#[test]
+fn an_epn_that_was_presumed_dead_delivers_by_the_parts_when_it_has_an_older_roster() {
+    let mut bench = bench(&[]);
+    bench.assign(5, 1);
+    bench.stf(5, 0).unwrap();
+    bench.stf(5, 1).unwrap();
+    bench
+        .builder
+        .handle_source_gone(bench.now, source(2), RosterId(1));
+    bench.builder.handle_stream_closed(bench.now, source(2));
+    assert_eq!(bench.said(), "store 5 without [2]");
+    bench.stored(5);
+    assert_eq!(bench.said(), "built 5 without [2]");
+    bench.builder.handle_recover(&[Recover {
+        tf: TfId(5),
+        incarnation: Incarnation(1),
+        missing: Vec::new(),
+        parts: vec![FlpId(0), FlpId(1)],
+    }]);
+    assert_eq!(bench.said(), "deliver 5 without [], ack 5");
 }
 
 #[test]

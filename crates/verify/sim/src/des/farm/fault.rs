@@ -86,6 +86,10 @@ impl DesFarm {
         }
         node.condition = Condition::Down;
         node.is_connected = false;
+        let waiting = node.waiting.drain(..).map(|(tf, _)| tf);
+        for tf in waiting.chain(std::mem::take(&mut node.working)) {
+            self.records.die(tf);
+        }
         self.saying.push(Said {
             node: node.target.epn.into(),
             incarnation: node.target.incarnation,

@@ -4,7 +4,7 @@ use super::node::Condition;
 use super::{DesFarm, Event, Said, Word};
 use sheaf_membership::{Change, MemberEvent};
 use sheaf_protocol::control::Welcome;
-use sheaf_protocol::{Control, EpnId, FlpId, Incarnation, NodeId, Role, Source, Target};
+use sheaf_protocol::{Control, EpnId, FlpId, Incarnation, NodeId, Role, Source, Target, TfId};
 use sheaf_scheduler::{Action, Recipient};
 
 /// Headers of a segment on the wire: Ethernet with checksum and gap, IP, TCP with time stamps. As much is an
@@ -83,12 +83,12 @@ impl DesFarm {
         match &control {
             Control::Announce(items) => {
                 for item in items {
-                    self.fates.call(now.0, item.tf);
+                    self.call(now.0, item.tf);
                 }
             }
             Control::Skipped(items) => {
                 for item in items {
-                    self.fates.call(now.0, item.tf);
+                    self.call(now.0, item.tf);
                 }
             }
             _ => {}
@@ -102,6 +102,12 @@ impl DesFarm {
                 .handle_epn(now, target_of(node, incarnation), control),
             Role::Icn | Role::Operator | Role::Writer => {}
         }
+    }
+
+    /// Notes that a TF is announced, skipped by a source, or called for.
+    fn call(&mut self, now: u64, tf: TfId) {
+        self.fates.call(now, tf);
+        self.records.call(now, tf);
     }
 
     /// Applies a change of the membership to the scheduler.
@@ -188,6 +194,7 @@ impl DesFarm {
                         self.hash.add(now, 32, tf.0 << 8 ^ u64::from(attempt.0));
                     }
                     self.fates.record(now, &record);
+                    self.records.record(now, &record);
                 }
                 Action::Done { trace, .. } => self.run.latencies_ns.push(trace.total_ns),
                 Action::NotRedelivered { .. } => {}
@@ -210,7 +217,13 @@ impl DesFarm {
         if let Control::Pace(tfs) = &control {
             let now = self.queue.now();
             for tf in tfs {
-                self.fates.call(now, *tf);
+                self.call(now, *tf);
+            }
+        }
+        if let (Recipient::AllFlps, Control::Assign(items)) = (to, &control) {
+            let now = self.queue.now();
+            for item in items {
+                self.records.assign(now, item.tf, item.target.epn);
             }
         }
         self.telling.push((to, control));
@@ -225,6 +238,7 @@ impl DesFarm {
                 (Recipient::Epn(epn), control) => self.hear_epn(u32::from(epn.0), control),
                 (Recipient::AllFlps, Control::Release(release)) => {
                     if release.version > self.flp_release.version {
+                        self.records.release(self.queue.now(), &release);
                         self.flp_release = release;
                     }
                 }

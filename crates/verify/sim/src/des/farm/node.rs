@@ -8,7 +8,7 @@ use sheaf_protocol::{
 };
 use sheaf_stf_builder::flp::{Action as FlpAction, Demand, Flp, Given};
 use sheaf_tf_builder::{Action as EpnAction, TfBuilder};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// Condition of a node.
@@ -51,9 +51,11 @@ pub(super) struct EpnNode {
     pub(super) speed: f64,
     /// Present slowness of the consumer, as a factor.
     pub(super) slowness: f64,
-    /// TFs with the consumer, and those that wait for it, in bytes.
+    /// TFs with the consumer, and those that wait for it, with their bytes.
     pub(super) busy: u32,
-    pub(super) waiting: VecDeque<u64>,
+    pub(super) waiting: VecDeque<(TfId, u64)>,
+    /// TFs in processing.
+    pub(super) working: BTreeSet<TfId>,
     pub(super) received_bytes: u64,
     pub(super) delivered: u64,
     /// STFs that can be fetched, in the order in which they will be.
@@ -94,6 +96,7 @@ impl EpnNode {
             slowness: 1.0,
             busy: 0,
             waiting: VecDeque::new(),
+            working: BTreeSet::new(),
             received_bytes: 0,
             delivered: 0,
             offered: VecDeque::new(),
@@ -323,6 +326,8 @@ impl DesFarm {
     pub(super) fn arrive_stf(&mut self, epn: u32, header: &StfHeader, spent: Duration) {
         let now = self.now();
         self.run.stfs += 1;
+        let began = now.0.saturating_sub(spent.as_nanos() as u64);
+        self.records.arrive(began, now.0, header.key.tf);
         self.take_epn_release(epn);
         let node = &mut self.epns[epn as usize];
         node.received_bytes += header.payload_bytes;
@@ -342,7 +347,7 @@ impl DesFarm {
                     let bytes = tf.bytes();
                     let node = &mut self.epns[epn as usize];
                     node.delivered += 1;
-                    node.waiting.push_back(bytes);
+                    node.waiting.push_back((tf.tf, bytes));
                     node.brain
                         .handle_delivered(tf.run, tf.tf, bytes, tf.missing.len());
                     self.process(epn);
@@ -365,31 +370,37 @@ impl DesFarm {
             if node.busy >= self.scenario.processing.parallel || !node.is_acting() {
                 return;
             }
-            let Some(bytes) = node.waiting.pop_front() else {
+            let Some((tf, bytes)) = node.waiting.pop_front() else {
                 return;
             };
+            self.records.process(now, tf);
             let ns = self.times.ns(node.speed / node.slowness, bytes);
             if ns == 0 {
                 node.brain.handle_sink_freed(bytes);
+                self.records.done(now, tf);
                 continue;
             }
             node.busy += 1;
+            node.working.insert(tf);
             let event = Event::Processed {
                 epn: epn as u16,
                 life: node.target.incarnation.0 as u16,
+                tf,
                 bytes,
             };
             self.queue.push(now + ns, event);
         }
     }
 
-    pub(super) fn processed(&mut self, epn: u16, life: u16, bytes: u64) {
+    pub(super) fn processed(&mut self, epn: u16, life: u16, tf: TfId, bytes: u64) {
         let node = &mut self.epns[usize::from(epn)];
         if node.target.incarnation.0 != u64::from(life) || node.condition == Condition::Down {
             return; // It died with the node.
         }
         node.busy -= 1;
+        node.working.remove(&tf);
         node.brain.handle_sink_freed(bytes);
+        self.records.done(self.queue.now(), tf);
         self.process(u32::from(epn));
     }
 }

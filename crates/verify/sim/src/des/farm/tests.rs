@@ -1,7 +1,7 @@
 use super::*;
-use crate::des;
+use crate::des::{self, run_point};
 use crate::experiment::{ExperimentFile, POINTS_MAX};
-use crate::scenario::{Fault, ScenarioError};
+use crate::scenario::{Distribution, Fault, ScenarioError};
 
 pub(super) fn quick() -> Scenario {
     let mut scenario = Scenario {
@@ -265,4 +265,65 @@ fn every_shipped_scenario_can_be_run() {
     let mut small = points_of(small.as_ref()).expect("a scenario").remove(0);
     small.duration_s = 3.0;
     assert_eq!(lost(&simulate(&small, small.seed)), 0);
+}
+
+/// Returns a farm of ten equal EPNs that are 90 % busy, with lognormal times of processing.
+fn busy(policy: &str) -> Scenario {
+    let mut scenario = Scenario {
+        flps: 1,
+        epns: 10,
+        rate_hz: 9.0,
+        duration_s: 100.0,
+        policy: policy.to_owned(),
+        ..Scenario::default()
+    };
+    scenario.processing.ms = 1000.0;
+    scenario.processing.distribution = Distribution::Lognormal;
+    scenario.processing.sigma = 0.5;
+    scenario
+}
+
+/// The review of the comparison of policies: times to the commit are alike, waits are not.
+#[test]
+fn the_wait_behind_the_commit_tells_policies_apart() {
+    let p99 = |policy: &str| {
+        let point = run_point(&busy(policy), |_, _| {}, |_| {})
+            .expect("it runs")
+            .point;
+        let wait = point.wait_us.expect("it is measured");
+        (point.latency_us.p99, wait.p99)
+    };
+    let (blind, seeing) = (p99("round-robin"), p99("least-loaded"));
+    assert!(
+        (blind.0 - seeing.0).abs() < 0.01 * seeing.0,
+        "{blind:?} {seeing:?}"
+    );
+    assert!(blind.1 > 2.0 * seeing.1, "{blind:?} {seeing:?}");
+}
+
+#[test]
+fn tfs_that_no_consumer_finishes_are_counted_and_have_waited_until_the_end() {
+    let mut scenario = busy("round-robin");
+    let mut slow = fault(50.0, FaultKind::Slow, Some(4), None);
+    slow.factor = Some(1e6);
+    let crash = |epn| fault(50.0, FaultKind::Crash, Some(epn), Some(1.0));
+    scenario.faults = vec![crash(1), crash(2), crash(3), slow];
+    let mut fates: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut longest = 0;
+    let point = run_point(
+        &scenario,
+        |_, _| {},
+        |run| {
+            for record in &run.records {
+                *fates.entry(record.fate.name()).or_default() += 1;
+                longest = longest.max(record.wait_ns(run.simulated_ns).unwrap_or(0));
+            }
+        },
+    );
+    let point = point.expect("it runs").point;
+    assert!(point.died_unprocessed >= 1.0, "{point:?}");
+    assert_eq!(fates["died-unprocessed"] as f64, point.died_unprocessed);
+    assert_eq!(fates.values().sum::<u64>(), 900, "{fates:?}");
+    // An EPN a million times slower keeps what it has got; what waits behind it waits for days.
+    assert!(longest > seconds(24.0 * 3600.0), "{longest}");
 }
