@@ -66,6 +66,8 @@ const RETURNED: [&str; 5] = [
 ];
 /// Longest time without a byte from the store.
 const STALL: Duration = Duration::from_secs(60);
+/// Longest time until a store answers for an upload that it has.
+const STORED_WITHIN: Duration = Duration::from_secs(300);
 /// How often, and with which pauses, the half of an upload is looked for.
 const HALF_LOOKS: u32 = 8;
 const HALF_PAUSE: Duration = Duration::from_millis(100);
@@ -307,7 +309,12 @@ impl Front {
             tokio::select! {
                 biased;
                 pumped = &mut pumping => match pumped {
-                    Ok(sums) => Ok((sums, sending.await?)),
+                    Ok(sums) => {
+                        // All of it is there; what the store does with it now may take a while.
+                        let reply = tokio::time::timeout(STORED_WITHIN, sending).await;
+                        let late = |_| Answer::refusal(504, "the store does not answer in time");
+                        Ok((sums, reply.map_err(late)??))
+                    }
                     Err(PutError::Store) => {
                         let reply = sending.await?;
                         Err(refused(reply.response.status().as_u16()))

@@ -101,6 +101,8 @@ pub struct Row {
 pub struct Report {
     #[serde(flatten)]
     head: Head,
+    /// Processes that wanted a processor in the minute before, on average: above 1 the machine was not quiet.
+    pub load_before: f64,
     /// Honest clients without an attack, and beside each.
     pub rows: Vec<Row>,
     /// Promises that were not kept; none is the good outcome.
@@ -114,6 +116,8 @@ pub struct Report {
 /// A server that does not start or ends, or descriptors that are too few.
 pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::Result<Report> {
     sheaf_load::raise_descriptor_limit().context("cannot raise the limit of descriptors")?;
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load_before = load.split(' ').next().and_then(|load| load.parse().ok());
     let attacks = std::iter::once(Attack::None).chain(options.attacks.iter().copied());
     let mut rows = Vec::new();
     for attack in attacks {
@@ -125,6 +129,7 @@ pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::
     let seconds = options.window.as_secs_f64();
     Ok(Report {
         head: Head::new(&Cpus::allowed(false)?, seconds, 0.0),
+        load_before: load_before.unwrap_or(0.0),
         rows,
         broken,
     })
@@ -234,12 +239,12 @@ impl Report {
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let mut text = format!(
-            "# Hostile clients of the file server\n\n{}. Written by `sheaf bench hostile`; times of honest clients run from \
-             connect to the last\nbyte of 64 kB.\n\n\
+            "# Hostile clients of the file server\n\n{}; load of the machine {:.1} before.\nWritten by \
+             `sheaf bench hostile`; times of honest clients run from connect to the last byte of 64 kB.\n\n\
              | attack | honest: finished, failed | p50 ms | p99 ms | max ms | memory MB: before, most | connections, most | \
              CPU s | answers to the attack | closed by the server |\n\
              | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
-            self.head
+            self.head, self.load_before
         );
         for row in &self.rows {
             let list = |counts: &BTreeMap<String, u64>| {
