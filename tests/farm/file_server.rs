@@ -9,7 +9,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Longest wait for anything.
@@ -292,7 +292,7 @@ impl Holding {
     fn start(server: &str, bytes: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let address = listener.local_addr().expect("an address").to_string();
-        let (tell, held) = channel();
+        let (tell, held) = sync_channel(64);
         let server = server.to_owned();
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -304,7 +304,7 @@ impl Holding {
     }
 }
 
-fn hold(client: &TcpStream, server: &str, bytes: u64, tell: &Sender<()>) {
+fn hold(client: &TcpStream, server: &str, bytes: u64, tell: &SyncSender<()>) {
     let Ok(server) = TcpStream::connect(server) else {
         // The server is gone: so is the connection.
         return;
@@ -318,7 +318,8 @@ fn hold(client: &TcpStream, server: &str, bytes: u64, tell: &Sender<()>) {
     let mut down = (&server).take(bytes);
     let passed = std::io::copy(&mut down, &mut &*client).unwrap_or(0);
     if passed == bytes {
-        let _ = tell.send(());
+        // The first one is awaited; further ones need not fit.
+        let _ = tell.try_send(());
         // Nothing more is read, so nothing more is sent, until the server is killed.
         let mut room = [0; 1];
         while server.peek(&mut room).is_ok_and(|got| got > 0) {

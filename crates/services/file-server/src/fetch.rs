@@ -20,7 +20,6 @@ use origin::{Client, Facts, Trouble};
 use sheaf_write::Sums;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc;
 use std::time::Duration;
 use target::{Identity, Target};
 use url::Url;
@@ -77,7 +76,7 @@ pub fn fetch(
         return Err(FetchError::Exists(config.to.clone()));
     }
     let client = Client::new(config, &urls)?;
-    let found = find(&client, config, urls, stated, is_ending)?;
+    let found = find(&client, config, &urls, stated, is_ending)?;
     if found.stated.is_empty() && config.must_verify {
         return Err(FetchError::NoChecksum);
     }
@@ -158,13 +157,13 @@ struct Found {
 fn find(
     client: &Client,
     config: &FetchConfig,
-    urls: Vec<Url>,
+    urls: &[Url],
     stated: Option<Stated>,
     is_ending: &AtomicBool,
 ) -> Result<Found, FetchError> {
     let due = std::time::Instant::now() + config.give_up;
     let mut asked = loop {
-        let asked = ask(client, &urls);
+        let asked = ask(client, urls);
         let may_answer = |(_, facts): &(Url, Result<Facts, Trouble>)| {
             matches!(facts, Ok(_) | Err(Trouble::ForNow(_)))
         };
@@ -243,23 +242,20 @@ fn find(
 
 /// Asks servers at once. Returns what each knows, in their order.
 fn ask(client: &Client, urls: &[Url]) -> Vec<(Url, Result<Facts, Trouble>)> {
-    let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
-        for (at, url) in urls.iter().take(SOURCES_MAX).enumerate() {
-            let tell = tell.clone();
-            scope.spawn(move || {
-                // The receiver lives as long as the scope.
-                let _ = tell.send((at, url.clone(), client.facts(url)));
-            });
-        }
-    });
-    drop(tell);
-    let mut facts: Vec<_> = told.into_iter().collect();
-    facts.sort_by_key(|(at, _, _)| *at);
-    facts
-        .into_iter()
-        .map(|(_, url, facts)| (url, facts))
-        .collect()
+        let asked: Vec<_> = urls
+            .iter()
+            .take(SOURCES_MAX)
+            .map(|url| (url, scope.spawn(|| client.facts(url))))
+            .collect();
+        asked
+            .into_iter()
+            .map(|(url, asked)| {
+                let lost = |_| Err(Trouble::Here("the question was lost".to_owned()));
+                (url.clone(), asked.join().unwrap_or_else(lost))
+            })
+            .collect()
+    })
 }
 
 /// Parts of a file, until they are the whole.
