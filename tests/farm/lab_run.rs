@@ -342,3 +342,85 @@ fn no_tf_goes_to_two_epns_while_nodes_are_killed_and_come_back() {
         assert!(run["faults"].as_u64().unwrap() >= 4, "{run:#}");
     }
 }
+
+/// Whether namespaces and nginx are there; in CI they have to be.
+fn can_run_servers(test: &str) -> bool {
+    let missing = net::needs().err().map(|why| why.to_string());
+    let no_nginx = || "needs nginx (Debian package nginx-light)".to_owned();
+    let lacks_nginx = sheaf_testbed::tool::find("nginx").is_none();
+    let Some(why) = missing.or_else(|| lacks_nginx.then(no_nginx)) else {
+        return true;
+    };
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "{test} must run in CI: {why}"
+    );
+    eprintln!("{test} skipped: {why}");
+    false
+}
+
+#[test]
+fn servers_behind_one_address_are_asked_quickly_and_what_cannot_run_is_named() {
+    let test = "servers_behind_one_address_are_asked_quickly_and_what_cannot_run_is_named";
+    if !can_run_servers(test) {
+        return;
+    }
+    let _turn = farm_turn();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let page = folder.path().join("page.md");
+    let (direct, nft) = ("servers-direct-1000-20mbit", "servers-nft-1000-20mbit");
+    let put = format!("{nft}-put");
+    let killed = "servers-userspace-1000-20mbit-director-killed";
+    let ids = [
+        "001-servers-ipvs-1000-20mbit".to_owned(),
+        format!("006-{direct}"),
+        format!("011-{nft}"),
+        put.clone(),
+        killed.to_owned(),
+    ];
+    let only = ids.iter().flat_map(|id| ["--only", id.as_str()]);
+    let words: Vec<&str> = ["--quick", "--page", page.to_str().unwrap()]
+        .into_iter()
+        .chain(only)
+        .collect();
+    check_ok(&run("lvs-gridftp", &out, &words));
+    let made = runs(&out);
+    let of = |name: &str| -> Vec<&Value> {
+        let is_of = |run: &&Value| run["trial"].as_str().unwrap().ends_with(name);
+        made.iter().filter(is_of).collect()
+    };
+    for name in [direct, nft, &put] {
+        // A busy machine may let a run fail, which is then made again.
+        let run = *of(name).last().expect("a run was made");
+        let bytes = run["servers"]["bytes"].as_array().unwrap();
+        let served = bytes.iter().filter(|bytes| bytes.as_u64() > Some(0));
+        assert_eq!((bytes.len(), served.count()), (6, 6), "{run:#}");
+        assert_eq!(run["servers"]["broken"], 0, "{run:#}");
+        assert!(run["servers"]["gbit_per_s"].as_f64() > Some(0.0), "{run:#}");
+    }
+    // The control: a table in which nothing fails then could not fail at all.
+    let run = *of(killed).last().expect("a run was made");
+    assert!(run["servers"]["broken"].as_u64() > Some(0), "{run:#}");
+    assert_eq!(run["problems"], serde_json::json!([]), "{run:#}");
+
+    let page = std::fs::read_to_string(&page).unwrap();
+    let summary = read_json(&out.join("summary.json"));
+    let skipped = &summary["points"][0]["served"]["skipped"];
+    match skipped.as_str() {
+        Some(why) => {
+            assert!(why.contains("ip_vs"), "{why}");
+            assert!(
+                page.contains(&format!("| ipvs | not run: {why} |")),
+                "{page}"
+            );
+        }
+        None => assert_eq!(summary["points"][0]["n"], 1, "{summary:#}"),
+    }
+    assert!(page.contains("- Rows can fail: userspace, the director killed:"));
+    assert!(out.join("servers.csv").is_file());
+
+    // The same command goes on, and there is nothing to do.
+    check_ok(&self::run("lvs-gridftp", &out, &words));
+    assert_eq!(runs(&out).len(), made.len());
+}

@@ -3,14 +3,15 @@
 //! [`measure_service`] loads a service that runs, by its URLs. [`measure`] builds a site of namespaces with servers and
 //! a director and measures, in turn in each round, clients that go to the servers directly, peers, and the planes of
 //! Sheaf. Clients, director and servers share the machine, so what a plane costs shows in its rate and in CPU seconds
-//! of the whole machine for a GB. [`measure_faults`] lets servers and the director die under load.
+//! of the whole machine for a GB. [`measure_faults`] lets servers and the director die under load. [`Point`] is one run
+//! of that kind, for experiments that repeat runs and judge them by themselves.
 
 mod case;
 mod drains;
 mod faults;
-mod fit;
+mod injection;
 mod plane;
-mod published;
+mod point;
 mod report;
 mod service;
 mod stage;
@@ -19,17 +20,19 @@ use crate::Missing;
 use crate::cpus::Cpus;
 use crate::report::Head;
 use anyhow::Context as _;
-use case::{Case, Sample};
+use case::Case;
+pub use case::Sample;
 pub use faults::{ChangeRow, FaultReport, FaultRow, measure_faults};
-pub use fit::Fit;
+pub use injection::Fault;
 use plane::Plane;
-pub use published::Published;
+use point::Run;
+pub use point::{Point, PointError};
 pub use report::{Latency, LatencyMs, Report, Row, Server};
 pub use service::{ServiceOptions, measure_service};
-use sheaf_load::{Load, raise_descriptor_limit};
-use sheaf_testbed::interference::Interference;
+use sheaf_load::raise_descriptor_limit;
 use sheaf_testbed::net::needs;
-use stage::{Engine, Objects, Stage};
+pub use stage::UPLOAD_ENGINE;
+use stage::{Engine, Objects};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,14 +59,14 @@ pub struct Options {
     pub client_hosts: usize,
     /// Whether clients use IPv6.
     pub is_ipv6: bool,
+    /// Whether clients put objects in place of fetching them.
+    pub is_upload: bool,
     /// Rate of the cable of each server in Mbit/s; `None`: as fast as the machine.
     pub server_mbit: Option<f64>,
     /// Rates of the cables of client hosts in Mbit/s, each measured; `None`: as fast as the machine.
     pub client_mbit: Vec<Option<f64>>,
     /// Whether clients are on their hosts evenly, and whether by lot, each measured.
     pub placements: Vec<Placement>,
-    /// Whether the rates stand for those of the paper, scaled 1:50.
-    pub is_paper: bool,
     /// Mean pause of a client after a transfer.
     pub think: Duration,
     /// Most bytes a second of a client.
@@ -99,15 +102,6 @@ pub enum Placement {
 impl Placement {
     /// All, by name.
     pub const ALL: [(&'static str, Self); 2] = [("even", Self::Even), ("random", Self::Random)];
-
-    /// Words for client hosts with cables of this rate in Mbit/s.
-    fn hosts(self, client_mbit: Option<f64>) -> String {
-        match (client_mbit, self) {
-            (None, _) => "–".to_owned(),
-            (Some(rate), Self::Even) => rate.to_string(),
-            (Some(rate), Self::Random) => format!("{rate}, by lot"),
-        }
-    }
 }
 
 impl Options {
@@ -172,9 +166,7 @@ pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::
         client_hosts: options.client_hosts,
         is_ipv6: options.is_ipv6,
         server_mbit: options.server_mbit,
-        is_paper: options.is_paper,
-        rows: report::rows(&cases, options.is_paper),
-        fits: fit::fits(&cases, options.is_paper, options.seed),
+        rows: report::rows(&cases),
         skipped,
     })
 }
@@ -254,32 +246,17 @@ fn turns(options: &Options, engines: &[Engine], planes: &[&'static Plane]) -> Ve
 }
 
 impl Turn {
-    /// Runs it on a site of its own, so that nothing of one plane is left for another.
     fn run(&self, options: &Options, objects: &Objects) -> anyhow::Result<Sample> {
-        let interference = Interference::begin()?;
-        let mut sample = self.run_on_stage(options, objects)?;
-        // All processes of the stage have ended and count as own.
-        sample.others_share = interference.user_share()?;
-        Ok(sample)
-    }
-
-    fn run_on_stage(&self, options: &Options, objects: &Objects) -> anyhow::Result<Sample> {
         let case = &self.case;
-        let mut stage = Stage::build(options, self.engine, case.client_mbit, objects)?;
-        let targets = self.plane.start(&mut stage, options, case.object_bytes)?;
-        let load = Load {
-            targets,
+        Run {
+            plane: self.plane,
+            engine: self.engine,
             clients: case.clients,
-            object_bytes: Some(case.object_bytes),
-            ramp: options.warm_up / 2,
-            warm_up: options.warm_up - options.warm_up / 2,
-            window: options.window,
-            think: options.think,
-            rate_bytes_per_s: options.rate_bytes_per_s,
-            keeps_alive: options.keeps_alive,
-            seed: options.seed,
-            ..Load::default()
-        };
-        stage.load(options, &load, case.placement, self.plane.takes_orders)
+            object_bytes: case.object_bytes,
+            client_mbit: case.client_mbit,
+            placement: case.placement,
+            fault: None,
+        }
+        .measure(options, objects)
     }
 }

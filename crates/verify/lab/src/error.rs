@@ -111,6 +111,7 @@ impl LabError {
                 | RunError::Conclude(ConcludeError::Read(ReadError::Refused { .. }))
                 | RunError::Stage(StageError::Open(OpenError::Missing(_))) => true,
                 RunError::Stage(StageError::Net(error)) => lacks(error),
+                RunError::Servers(error) => error.is_missing(),
                 _ => false,
             },
             _ => false,

@@ -10,8 +10,10 @@ mod likeness;
 pub(crate) mod live;
 #[cfg(feature = "parquet")]
 mod parquet;
+pub mod published;
 pub mod result;
 pub mod run;
+mod servers;
 mod simulated;
 pub mod store;
 pub mod summary;

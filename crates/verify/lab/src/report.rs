@@ -2,6 +2,7 @@
 
 pub mod markdown;
 pub mod pages;
+mod servers;
 pub mod verdict;
 mod writers;
 

@@ -168,6 +168,7 @@ pub(crate) mod tests {
             fairness: 1.0,
             reassigned: 0.0,
             writers: None,
+            served: None,
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod des;
 pub mod experiment;
 pub mod prior;
 pub mod scenario;
+pub mod serving;
 pub mod summary;
 
 pub mod handoff;

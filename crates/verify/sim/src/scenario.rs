@@ -6,6 +6,7 @@
 mod check;
 mod network;
 mod parts;
+mod serving;
 mod writing;
 
 pub use network::{Control, Network, Rack};
@@ -15,6 +16,7 @@ pub use parts::{
 };
 pub use writing::{BLOCK_S, Writing};
 
+use crate::serving::Serving;
 use crate::summary::Kind;
 use serde::{Deserialize, Serialize};
 use sheaf_membership::LivenessConfig;
@@ -90,6 +92,20 @@ pub struct Scenario {
     /// Writers of files that are asked in place of a farm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writing: Option<Writing>,
+    /// Servers behind one address that are asked in place of a farm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serving: Option<Serving>,
+}
+
+/// Subject of a scenario.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Subject<'a> {
+    /// A farm.
+    Farm,
+    /// Writers of files.
+    Writers(&'a Writing),
+    /// Servers behind one address.
+    Servers(&'a Serving),
 }
 
 impl Default for Scenario {
@@ -124,6 +140,7 @@ impl Default for Scenario {
             registry: LivenessConfig::default(),
             faults: Vec::new(),
             writing: None,
+            serving: None,
         }
     }
 }
@@ -172,6 +189,16 @@ impl ScenarioError {
 }
 
 impl Scenario {
+    /// Returns what is asked.
+    #[must_use]
+    pub fn subject(&self) -> Subject<'_> {
+        match (&self.writing, &self.serving) {
+            (_, Some(serving)) => Subject::Servers(serving),
+            (Some(writing), None) => Subject::Writers(writing),
+            (None, None) => Subject::Farm,
+        }
+    }
+
     /// Returns the name of the rules in results: `"sheaf"`, or the legacy rules joined by `+`.
     #[must_use]
     pub fn mode_name(&self) -> String {

@@ -4,6 +4,7 @@
 //! simulator write the same fields, so that they can be compared. All figures of a point are means over its accepted
 //! runs, unless the field says otherwise. `docs/explanation/simulator.md` documents the file.
 
+use crate::serving::Serving;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -114,6 +115,49 @@ pub struct Point {
     /// Results of writers of files, in a point that asks them in place of a farm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writers: Option<Writers>,
+    /// Results of servers behind one address, in a point that asks them in place of a farm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<Served>,
+}
+
+/// Results of a point of servers behind one address. Means over the runs that count; rates have the scale of the
+/// original.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Served {
+    /// Question of the point.
+    pub asked: Serving,
+    /// Why it was not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+    /// Rate of bodies in Gbit/s.
+    pub gbit_per_s: f64,
+    /// Lower and upper end of the 95 % confidence interval of it over runs; both equal if n is 1.
+    pub gbit_per_s_ci95: [f64; 2],
+    /// Largest rate of a whole second in any run, in Gbit/s.
+    pub gbit_per_s_max: f64,
+    /// New connections a second, as measured.
+    pub connections_per_s: f64,
+    /// Most connections at once in any run.
+    pub held_max: u32,
+    /// Transfers that finished in a run.
+    pub finished: f64,
+    /// Transfers that failed in a run, for any reason.
+    pub failed: f64,
+    /// Transfers that failed in a run on a connection that they had.
+    pub broken: f64,
+    /// Servers drained and added again, in all runs.
+    pub drains: u32,
+    /// Jain's index of the bytes of the servers.
+    pub jain: f64,
+    /// Bytes of the fullest server ÷ mean of all servers.
+    pub fullest: f64,
+    /// Busy time of all processors of the machine for 10⁹ bytes as measured, in s.
+    pub cpu_s_per_gb: f64,
+    /// Largest share of the processors that other programs took in user mode in a run.
+    pub others_share_max: f64,
+    /// Published rates of this point in Gbit/s: average and largest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_gbit_per_s: Option<[f64; 2]>,
 }
 
 /// Results of a point of writers, at the scale of ATLAS. Means over the runs that count.
@@ -328,6 +372,7 @@ mod tests {
             fairness: 1.0,
             reassigned: 0.0,
             writers: None,
+            served: None,
         }
     }
 

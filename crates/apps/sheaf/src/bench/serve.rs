@@ -24,7 +24,6 @@ Examples:
   sheaf bench serve --planes direct,nft --clients 1000 --duration 60s
   sheaf bench serve --planes direct,nft --clients 1000 --duration 60s --drains 100
   sheaf bench serve --faults --planes haproxy,nft --clients 60 --json faults.json
-  sheaf bench serve --paper --json paper.json
   sheaf bench serve --url http://store/a --url http://store/b --clients 1000 --duration 60s
   sheaf bench serve --url http://store/a --keep-alive --range-bytes 100000 --think 200ms
   sheaf bench serve --url https://store/up --put 10000000 --header 'Authorization: Bearer TOKEN'")]
@@ -34,16 +33,13 @@ pub(super) struct ServeArgs {
     urls: Vec<String>,
     /// Take these numbers of clients, one after the other.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "60,1000,3000,5000",
-        default_value_if("paper", "true", "1000,2000,3000,4000,5000"),
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     clients: Vec<u32>,
     /// Measure a window of this length in each run.
-    #[arg(long, value_name = "TIME", default_value = "10s", default_value_if("paper", "true", "60s"),
-        value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     duration: Duration,
     /// Begin the window so long after the first client; clients begin in its first half.
-    #[arg(long, value_name = "TIME", default_value = "3s", default_value_if("paper", "true", "20s"),
-        value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]
     warm_up: Duration,
     /// Take so many rounds.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -136,43 +132,33 @@ struct SiteArgs {
     #[arg(long, value_name = "N", default_value_t = 6, conflicts_with = "urls", value_parser = clap::value_parser!(u8).range(1..=80))]
     servers: u8,
     /// Spread clients over so many hosts.
-    #[arg(long, value_name = "N", default_value = "1", default_value_if("paper", "true", "50"),
+    #[arg(long, value_name = "N", default_value = "1",
         conflicts_with = "urls", value_parser = clap::value_parser!(u8).range(1..=250))]
     client_hosts: u8,
     /// Serve objects of so many bytes.
-    #[arg(long, value_name = "BYTES", default_value = "10000000", default_value_if("paper", "true", "1000000"),
+    #[arg(long, value_name = "BYTES", default_value = "10000000",
         conflicts_with = "urls", value_parser = clap::value_parser!(u64).range(1..))]
     object_bytes: u64,
     /// Measure new connections with so many clients and 1 kB; 0: not.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value = "60",
-        default_value_if("paper", "true", "0"),
-        conflicts_with = "urls"
-    )]
+    #[arg(long, value_name = "N", default_value = "60", conflicts_with = "urls")]
     connection_clients: u32,
     /// Give each server a cable of so many Mbit/s; 0: none.
-    #[arg(long, value_name = "MBIT/S", default_value = "0", default_value_if("paper", "true", "200"),
+    #[arg(long, value_name = "MBIT/S", default_value = "0",
         conflicts_with = "urls", value_parser = parse_rate)]
     server_mbit: f64,
     /// Give client hosts cables of so many Mbit/s, each measured; 0: none.
     #[arg(long, value_name = "MBIT/S,…", value_delimiter = ',', default_value = "0",
-        default_value_if("paper", "true", "20,0"), conflicts_with = "urls", value_parser = parse_rate)]
+        conflicts_with = "urls", value_parser = parse_rate)]
     client_mbit: Vec<f64>,
     /// Place clients on their hosts evenly, by lot, or in turn both ways; it matters with cables only.
-    #[arg(long, value_name = "HOW,…", value_delimiter = ',', default_value = "even",
-        default_value_if("paper", "true", "even,random"), conflicts_with = "urls",
+    #[arg(long, value_name = "HOW,…", value_delimiter = ',', default_value = "even", conflicts_with = "urls",
         value_parser = clap::builder::PossibleValuesParser::new(Placement::ALL.map(|(name, _)| name)))]
     placement: Vec<String>,
-    /// Ask again what the paper asked, rates 1:50, beside its figures.
-    #[arg(long, conflicts_with = "urls")]
-    paper: bool,
     /// Drain a server so many times in each window and add it again, with planes of Sheaf.
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "urls", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     drains: u32,
     /// Kill a server, cut one off, kill the director, change tables; tell how long each is felt.
-    #[arg(long, conflicts_with_all = ["urls", "paper", "drains", "engines"])]
+    #[arg(long, conflicts_with_all = ["urls", "drains", "engines"])]
     faults: bool,
     /// Let clients use IPv6.
     #[arg(long, conflicts_with = "urls")]
@@ -253,6 +239,7 @@ fn site_options(args: &ServeArgs, program: PathBuf) -> Options {
         servers: site.servers.into(),
         client_hosts: site.client_hosts.into(),
         is_ipv6: site.ipv6,
+        is_upload: false,
         server_mbit: some_rate(site.server_mbit),
         client_mbit: site.client_mbit.iter().copied().map(some_rate).collect(),
         placements: {
@@ -261,7 +248,6 @@ fn site_options(args: &ServeArgs, program: PathBuf) -> Options {
             let wanted = all.filter(|(name, _)| is_wanted(name));
             wanted.map(|(_, placement)| placement).collect()
         },
-        is_paper: site.paper,
         think: args.think,
         rate_bytes_per_s: args.client_rate,
         keeps_alive: args.keep_alive,

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 /// Run an experiment file: every point of its matrix, live or simulated.
 ///
-/// Live points need root, or machines to run on (--hosts). Each run leaves a file in the folder of results: after an
-/// interruption the same command goes on where it was. Runs whose generation takes longer or shorter than it should are
-/// rejected, told, and made again.
+/// Live points need root, or machines to run on (--hosts); planes that this machine lacks are named, and not run. Each
+/// run leaves a file in the folder of results: after an interruption the same command goes on where it was. Runs whose
+/// generation takes longer or shorter than it should are rejected, told, and made again.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,8 @@ Examples:
   sheaf lab run experiments/round-robin-icn.toml --iterations 30 --out results/round-robin
   sheaf lab run experiments/network-baseline.toml --only legacy --duration 10s
   sheaf lab run experiments/failover.toml --only sheaf --hosts stand.toml
-  sheaf lab run experiments/sfo-2016.toml --page sfo-2016.md")]
+  sheaf lab run experiments/sfo-2016.toml --page sfo-2016.md
+  sheaf lab run experiments/lvs-gridftp.toml --duration 12s")]
 pub(super) struct RunArgs {
     /// Read this experiment file.
     #[arg(value_name = "EXPERIMENT")]
@@ -275,17 +276,29 @@ fn clock(time: Duration) -> String {
 }
 
 fn line_of(result: &RunResult, progress: &Progress) -> String {
+    if let Some(why) = &result.skipped {
+        return format!("{}: not run: {why}", result.trial);
+    }
     let head = format!(
         "{}/{} {} run {}",
         progress.done, progress.total, result.trial, result.iteration
     );
-    let mut line = match (&result.rejected, &result.writers) {
-        (Some(why), _) => format!("{head}: rejected: {why}"),
-        (None, Some(writers)) => format!(
+    let mut line = match (&result.rejected, &result.writers, &result.servers) {
+        (Some(why), ..) => format!("{head}: rejected: {why}"),
+        (None, _, Some(servers)) => format!(
+            "{head}: {:.2} Gbit/s, {} of {} transfers failed, {} broken, median {:.1} s, Jain {:.3}",
+            servers.gbit_per_s,
+            result.lost,
+            result.announced,
+            servers.broken,
+            result.latency_us.p50 / 1e6,
+            result.fairness
+        ),
+        (None, Some(writers), None) => format!(
             "{head}: {:.0} MB/s of {:.0} by whole files, {} of {} records lost",
             writers.mb_per_s, writers.file_bound_mb_per_s, result.lost, result.announced
         ),
-        (None, None) => format!(
+        (None, None, None) => format!(
             "{head}: {} of {} lost ({:.2} %), {} out of order, {:.2} Mbit/s, p99 {:.1} ms",
             result.lost,
             result.announced,

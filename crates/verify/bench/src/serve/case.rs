@@ -21,30 +21,36 @@ pub(super) struct Case {
 
 /// One run.
 #[derive(Debug)]
-pub(super) struct Sample {
-    pub(super) outcome: Outcome,
+pub struct Sample {
+    /// Fates, bytes and latencies.
+    pub outcome: Outcome,
     /// Time for which processors of the machine were busy in the window.
-    pub(super) cpu_s: f64,
+    pub cpu_s: f64,
     /// Servers drained and added again in it.
-    pub(super) drains: u32,
+    pub drains: u32,
     /// Share of the processors that other programs took in user mode.
-    pub(super) others_share: f64,
+    pub others_share: f64,
 }
 
 impl Sample {
-    pub(super) fn gbit_per_s(&self) -> f64 {
+    /// Rate of bodies in Gbit/s.
+    #[must_use]
+    pub fn gbit_per_s(&self) -> f64 {
         self.outcome.bytes_per_s() * 8.0 / 1e9
     }
 
-    /// Largest rate of a second of the window.
-    pub(super) fn gbit_per_s_max(&self) -> f64 {
+    /// Largest rate of a second of the window, in Gbit/s.
+    #[must_use]
+    pub fn gbit_per_s_max(&self) -> f64 {
         // The last second may be a part of one.
         let whole = self.outcome.seconds as usize;
         let seconds = self.outcome.bytes_each_second.iter().take(whole.max(1));
         seconds.max().map_or(0.0, |bytes| *bytes as f64 * 8.0 / 1e9)
     }
 
-    pub(super) fn connections_per_s(&self) -> f64 {
+    /// New connections a second.
+    #[must_use]
+    pub fn connections_per_s(&self) -> f64 {
         self.outcome.window_connections as f64 / self.outcome.seconds.max(1e-9)
     }
 
@@ -52,12 +58,15 @@ impl Sample {
         self.outcome.window_finished as f64 / self.outcome.seconds.max(1e-9)
     }
 
-    pub(super) fn cpu_s_per_gb(&self) -> f64 {
+    /// Busy time of the processors of the machine in s, for 10⁹ bytes.
+    #[must_use]
+    pub fn cpu_s_per_gb(&self) -> f64 {
         self.cpu_s / (self.outcome.window_bytes as f64 / 1e9).max(1e-9)
     }
 
     /// Jain's index of the bytes of the servers.
-    pub(super) fn jain(&self) -> f64 {
+    #[must_use]
+    pub fn jain(&self) -> f64 {
         let bytes = self.outcome.servers.values().map(|served| served.bytes);
         jain(&bytes.collect::<Vec<u64>>())
     }

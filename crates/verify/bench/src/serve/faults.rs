@@ -6,6 +6,7 @@
 mod change;
 mod probes;
 
+use super::injection::{Again, Fault, Injection, pace};
 use super::plane::Plane;
 use super::stage::{Engine, Objects, Stage, watch};
 use super::{Options, Placement, SMALL_BYTES};
@@ -15,49 +16,18 @@ use crate::report::{Head, to_json};
 use anyhow::{Context as _, ensure};
 pub use change::ChangeRow;
 use probes::{Probers, Seen, seen};
-use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
-use sheaf_farm::Process;
 use sheaf_figures::stat::quantile;
 use sheaf_load::{Load, raise_descriptor_limit};
-use sheaf_testbed::machine::Host;
 use sheaf_testbed::net::needs;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time from the opening of the window to the fault.
 const BEFORE: Duration = Duration::from_secs(2);
 /// Time for which a director is gone.
 const AWAY: Duration = Duration::from_secs(2);
-
-/// Fault that is injected once in each round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    /// The program of a server is killed: its kernel refuses connections.
-    ServerKilled,
-    /// The cable of a server is cut: packets to it vanish.
-    ServerCut,
-    /// The program of the director is killed, and started again two seconds later.
-    DirectorKilled,
-}
-
-impl Fault {
-    const ALL: [Self; 3] = [Self::ServerKilled, Self::ServerCut, Self::DirectorKilled];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::ServerKilled => "server-killed",
-            Self::ServerCut => "server-cut",
-            Self::DirectorKilled => "director-killed",
-        }
-    }
-
-    fn takes_a_server(self) -> bool {
-        matches!(self, Self::ServerKilled | Self::ServerCut)
-    }
-}
 
 /// Row of the report: one fault with one plane.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -200,17 +170,6 @@ fn row(fault: Fault, plane: &str, clients: u32, samples: &[Sample]) -> FaultRow 
     }
 }
 
-/// Everything that is needed to inject a fault from another thread.
-struct Injection {
-    fault: Fault,
-    /// Process of the server that fails.
-    server: Pid,
-    host: Host,
-    director: Pid,
-    /// Command that starts the director again, and its log.
-    again: Option<(Command, std::path::PathBuf)>,
-}
-
 /// Runs one round on a site of its own.
 fn inject(
     options: &Options,
@@ -224,19 +183,16 @@ fn inject(
     let targets = plane.start(&mut stage, options, SMALL_BYTES)?;
     let probed = targets[0].clone();
     let loaded = Stage::targets_of(&targets, options.object_bytes);
-    let pid = |process: &Process| Pid::from_raw(process.pid().cast_signed());
-    let victim = stage.site.server(0).clone();
-    let director = stage.director.as_ref().and_then(pid);
-    let injection = Injection {
-        fault,
-        server: pid(&stage.servers[0]).context("a server has no process")?,
-        host: stage.site.host(&victim),
-        director: director.context("the plane has no process")?,
-        again: match plane.command(&stage, options) {
-            Some(command) => Some((command?, stage.file("director-again.log"))),
-            None => None,
-        },
+    let again = match plane.command(&stage, options) {
+        Some(command) => Some(Again {
+            after: AWAY,
+            command: command?,
+            log: stage.file("director-again.log"),
+        }),
+        None => None,
     };
+    let injection = Injection::new(&stage, fault, BEFORE, again)?;
+    let victim = stage.site.server(0).name.clone();
     let load = Load {
         targets: loaded,
         clients,
@@ -260,7 +216,7 @@ fn inject(
     let (at, _again) = injected.join().expect("injecting does not panic")?;
     let servers = stage.site.servers().iter();
     let expected: BTreeSet<String> = servers
-        .filter(|place| !fault.takes_a_server() || place.name != victim.name)
+        .filter(|place| !fault.takes_a_server() || place.name != victim)
         .map(|place| place.name.clone())
         .collect();
     let probes = probers.finish(at);
@@ -270,37 +226,6 @@ fn inject(
         broken: sample.outcome.broken(),
         failed: sample.outcome.failures(),
     })
-}
-
-impl Injection {
-    /// Injects the fault when its time has come. Returns when that was, and the director that was started again.
-    fn run(self) -> anyhow::Result<(Instant, Option<Process>)> {
-        pace(BEFORE);
-        let at = Instant::now();
-        match self.fault {
-            Fault::ServerKilled => kill_process(self.server, Signal::KILL)?,
-            Fault::ServerCut => self.host.set_link(false)?,
-            Fault::DirectorKilled => kill_process(self.director, Signal::KILL)?,
-        }
-        if self.fault != Fault::DirectorKilled {
-            return Ok((at, None));
-        }
-        pace(AWAY);
-        let Some((command, log)) = self.again else {
-            return Ok((at, None));
-        };
-        let mut again = Process::spawn(command, &log)?;
-        again.listen(|_| {})?;
-        Ok((at, Some(again)))
-    }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a pacer: faults are injected at times of a window"
-)]
-fn pace(time: Duration) {
-    std::thread::sleep(time);
 }
 
 impl fmt::Display for Sample {

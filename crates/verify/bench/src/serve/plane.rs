@@ -7,6 +7,7 @@ use sheaf_testbed::tool;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::Command;
 
 /// Connections of `HAProxy`, each of which has two descriptors of at most 20,000 in a usual container.
@@ -20,35 +21,50 @@ pub(super) struct Plane {
     pub(super) missing: fn(&Options) -> Option<String>,
     /// Whether servers are drained by orders to it.
     pub(super) takes_orders: bool,
+    /// Whether bytes pass the program at the director, so that they end with it.
+    pub(super) carries_bytes: bool,
     /// Command of the program at the director; `None`: clients go to the servers in turn.
     command: Option<fn(&Stage, &Options) -> anyhow::Result<Command>>,
 }
 
 impl Plane {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self {
             name: report::DIRECT,
             missing: |_| None,
             takes_orders: false,
+            carries_bytes: false,
             command: None,
         },
         Self {
             name: "haproxy",
             missing: |_| missing_tool("haproxy", "haproxy"),
             takes_orders: false,
+            carries_bytes: true,
             command: Some(haproxy),
         },
         Self {
             name: "nft",
             missing: |options| missing_command(&options.program, &["serve", "run"]),
             takes_orders: true,
+            carries_bytes: false,
             command: Some(|stage, options| sheaf(stage, options, "nft")),
         },
         Self {
             name: "nft-nat",
             missing: |options| missing_command(&options.program, &["serve", "run"]),
             takes_orders: true,
+            carries_bytes: false,
             command: Some(|stage, options| sheaf(stage, options, "nft-nat")),
+        },
+        Self {
+            name: "ipvs",
+            missing: |options| {
+                missing_ipvs().or_else(|| missing_command(&options.program, &["serve", "run"]))
+            },
+            takes_orders: true,
+            carries_bytes: false,
+            command: Some(|stage, options| sheaf(stage, options, "ipvs")),
         },
         Self {
             // The peer, as people set it up, has the plain name.
@@ -58,12 +74,14 @@ impl Plane {
                     .or_else(|| missing_command(&options.program, &["serve", "run"]))
             },
             takes_orders: true,
+            carries_bytes: false,
             command: Some(|stage, options| sheaf(stage, options, "haproxy")),
         },
         Self {
             name: "userspace",
             missing: |options| missing_command(&options.program, &["serve", "run"]),
             takes_orders: true,
+            carries_bytes: true,
             command: Some(|stage, options| sheaf(stage, options, "userspace")),
         },
     ];
@@ -95,6 +113,16 @@ impl Plane {
         let command = command(stage, options)?;
         stage.start_director(options, command, object_bytes)
     }
+}
+
+/// Returns why the kernel has no IPVS with Maglev tables.
+fn missing_ipvs() -> Option<String> {
+    let has = || Path::new("/proc/net/ip_vs").exists();
+    if !has() {
+        // The kernel may have modules that are not loaded; who may not load them is without.
+        let _ = tool::run("modprobe", ["-a", "ip_vs", "ip_vs_mh"]);
+    }
+    (!has()).then(|| "needs a kernel with ip_vs (modprobe ip_vs)".to_owned())
 }
 
 /// The peer: TCP connections by least connections, a thread on each CPU.

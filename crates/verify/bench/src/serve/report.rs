@@ -2,8 +2,6 @@
 
 use super::Placement;
 use super::case::{Case, Sample};
-use super::fit::Fit;
-use super::published::{Published, SCALE};
 use crate::report::{Head, to_json};
 use serde::Serialize;
 use sheaf_figures::stat::quantile;
@@ -76,8 +74,6 @@ pub struct Row {
     pub client_mbit: Option<f64>,
     /// Spread of the clients over their hosts.
     pub placement: Placement,
-    /// Published figures beside this row, if it stands for one.
-    pub published: Option<Published>,
     /// Rate of bodies, median of the rounds.
     pub gbit_per_s: f64,
     /// Least and most of the rounds.
@@ -138,12 +134,8 @@ pub struct Report {
     pub is_ipv6: bool,
     /// Rate of the cable of each server in Mbit/s, if it has one.
     pub server_mbit: Option<f64>,
-    /// Whether rates stand for those of the paper, 1:50.
-    pub is_paper: bool,
     /// A row for each plane and number of clients.
     pub rows: Vec<Row>,
-    /// Fits of the rate over the number of clients, for planes with three numbers and more.
-    pub fits: Vec<Fit>,
     /// Names of what was not measured, with the reason.
     pub skipped: Vec<String>,
 }
@@ -219,9 +211,6 @@ impl fmt::Display for Report {
                 text(row.latency_ms.transfer)
             )?;
         }
-        if self.is_paper {
-            self.beside_the_paper(f)?;
-        }
         let others = self.rows.iter().map(|row| row.others_share_max);
         let others = others.fold(0.0, f64::max) * 100.0;
         writeln!(f, "others took up to {others:.0} % of the processors")?;
@@ -230,35 +219,6 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    fn beside_the_paper(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "\n{:<10} {:>7} {:>10} {:>14} {:>14} {:>10} {:>10}",
-            "× 50", "CLIENTS", "hosts", "Gbit/s", "largest", "published", "largest"
-        )?;
-        for row in &self.rows {
-            let Some(published) = &row.published else {
-                continue;
-            };
-            let hosts = row.placement.hosts(row.client_mbit);
-            writeln!(
-                f,
-                "{:<10} {:>7} {hosts:>10} {:>14.2} {:>14.2} {:>10.2} {:>10.2}",
-                row.plane,
-                row.clients,
-                row.gbit_per_s * SCALE,
-                row.gbit_per_s_max * SCALE,
-                published.gbit_per_s,
-                published.gbit_per_s_max
-            )?;
-        }
-        writeln!(f)?;
-        for fit in &self.fits {
-            writeln!(f, "{fit}")?;
-        }
-        Ok(())
-    }
-
     fn failures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for row in self.rows.iter().filter(|row| row.failed > 0) {
             let reasons = row.failures.iter();
@@ -282,9 +242,7 @@ impl Report {
 }
 
 /// Rows of `cases`; each is compared with the direct one of the same round.
-///
-/// `is_paper`: rows stand for points of the paper.
-pub(super) fn rows(cases: &[Case], is_paper: bool) -> Vec<Row> {
+pub(super) fn rows(cases: &[Case]) -> Vec<Row> {
     let row = |case: &Case| {
         let direct = cases.iter().find(|other| {
             other.plane == DIRECT
@@ -293,11 +251,7 @@ pub(super) fn rows(cases: &[Case], is_paper: bool) -> Vec<Row> {
                     == (&case.engine, case.clients, case.object_bytes)
                 && (other.client_mbit, other.placement) == (case.client_mbit, case.placement)
         });
-        let published = Published::of(case.clients).filter(|_| is_paper);
-        Row {
-            published,
-            ..row(case, direct.map(|direct| direct.samples.as_slice()))
-        }
+        row(case, direct.map(|direct| direct.samples.as_slice()))
     };
     cases.iter().map(row).collect()
 }
@@ -336,7 +290,6 @@ fn row(case: &Case, direct: Option<&[Sample]>) -> Row {
         object_bytes: (case.object_bytes > 0).then_some(case.object_bytes),
         client_mbit: case.client_mbit,
         placement: case.placement,
-        published: None,
         gbit_per_s: median(Sample::gbit_per_s),
         gbit_per_s_range: [
             rates.iter().copied().fold(f64::INFINITY, f64::min),
@@ -431,7 +384,7 @@ mod tests {
                 vec![sample(900_000_000, 0), sample(2_000_000_000, 3)],
             ),
         ];
-        let rows = rows(&cases, false);
+        let rows = rows(&cases);
         assert_eq!(
             (rows[0].ratio_to_direct, rows[0].direct_gbit_per_s),
             (None, None)

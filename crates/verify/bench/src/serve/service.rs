@@ -97,9 +97,7 @@ pub fn measure_service(
         client_hosts: 0,
         is_ipv6: targets.iter().any(|target| target.address.is_ipv6()),
         server_mbit: None,
-        is_paper: false,
-        rows: report::rows(&cases, false),
-        fits: super::fit::fits(&cases, false, options.load.seed),
+        rows: report::rows(&cases),
         skipped: Vec::new(),
     })
 }

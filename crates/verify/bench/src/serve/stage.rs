@@ -32,6 +32,9 @@ pub(super) const AGENT_PORT: u16 = 7401;
 /// Port of all servers.
 pub(super) const PORT: u16 = 80;
 
+/// Name of the servers that take uploads.
+pub const UPLOAD_ENGINE: &str = "sheaf";
+
 /// Kind of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
@@ -47,13 +50,16 @@ impl Engine {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
-            Self::Sheaf => "sheaf",
+            Self::Sheaf => UPLOAD_ENGINE,
         }
     }
 
-    /// Returns why it is not there.
+    /// Returns why it is not there, or not of use.
     pub(super) fn missing(self, options: &Options) -> Option<String> {
         match self {
+            Self::Nginx if options.is_upload => {
+                Some(format!("takes no uploads, as {UPLOAD_ENGINE} does"))
+            }
             Self::Nginx => missing_tool("nginx", "nginx-light"),
             Self::Sheaf => missing_command(&options.program, &["files", "serve"]),
         }
@@ -85,6 +91,10 @@ impl Engine {
                 command.args(["--listen", &format!("{any}:{PORT}"), "--name", name]);
                 // As many as nginx has.
                 command.args(["--threads", "1", "--insecure"]);
+                if options.is_upload {
+                    // The disk below is that of all servers.
+                    command.args(["--write", "--no-sync"]);
+                }
                 Ok(command)
             }
         }
@@ -265,23 +275,32 @@ impl Stage {
         Ok(Crew::start(parts.collect())?)
     }
 
-    /// Runs `load` on all client hosts.
+    /// Runs `load` on all client hosts. `on_open` is called when the window opens.
     ///
     /// `takes_orders`: servers are drained and added again meanwhile, as often as the options say.
     pub(super) fn load(
-        &mut self,
+        &self,
         options: &Options,
         load: &Load,
         placement: Placement,
         takes_orders: bool,
+        on_open: &mut dyn FnMut(),
     ) -> anyhow::Result<Sample> {
         let crew = self.crew(options, load, placement)?;
         let drains = Some(options.drains).filter(|count| takes_orders && *count > 0);
         let mut drains =
             drains.map(|count| Drains::new(&self.site, &options.program, count, options.window));
         let mut running = None;
-        let mut sample = watch(crew, &mut || running = drains.take().map(Drains::start))?;
+        let mut sample = watch(crew, &mut || {
+            running = drains.take().map(Drains::start);
+            on_open();
+        })?;
         sample.drains = running.map_or(Ok(0), Running::finish)?;
+        Ok(sample)
+    }
+
+    /// Refuses a plane whose program has ended.
+    pub(super) fn check_director(&mut self) -> anyhow::Result<()> {
         if let Some(director) = &mut self.director
             && let Some(status) = director.reap()
         {
@@ -290,7 +309,7 @@ impl Stage {
                 self.log("director.log")
             );
         }
-        Ok(sample)
+        Ok(())
     }
 
     /// A file for a configuration of the director.

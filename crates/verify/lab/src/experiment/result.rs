@@ -25,6 +25,9 @@ pub struct RunResult {
     pub wall_s: f64,
     /// Why it does not count.
     pub rejected: Option<String>,
+    /// Why it was not made, nor any other of its trial; attempt 0 then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
     /// How long TFs were called for: from the first to the last and one period, in s.
     pub generation_s: f64,
     /// TFs that were called for.
@@ -66,6 +69,35 @@ pub struct RunResult {
     /// Result of writers of files, in a run that asks them in place of a farm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writers: Option<WritersRun>,
+    /// Result of servers behind one address, in a run that asks them in place of a farm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<ServersRun>,
+}
+
+/// Result of servers behind one address in one run; rates have the scale of the original.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServersRun {
+    /// Rate of bodies in Gbit/s.
+    pub gbit_per_s: f64,
+    /// Largest rate of a whole second in Gbit/s.
+    pub gbit_per_s_max: f64,
+    /// New connections a second, as measured.
+    pub connections_per_s: f64,
+    /// Most connections at once.
+    pub held_max: u32,
+    /// Transfers that finished.
+    pub finished: u64,
+    /// Transfers that failed on a connection that they had.
+    pub broken: u64,
+    /// Servers drained and added again.
+    pub drains: u32,
+    /// Busy time of all processors of the machine for 10⁹ bytes as measured, in s.
+    pub cpu_s_per_gb: f64,
+    /// Share of the processors that other programs took in user mode.
+    pub others_share: f64,
+    /// Bytes of each server, as measured; 0 of servers that answered nothing.
+    pub bytes: Vec<u64>,
 }
 
 /// Result of writers in one run, at the scale of ATLAS.
@@ -88,7 +120,7 @@ impl RunResult {
     /// Whether it counts.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.rejected.is_none()
+        self.rejected.is_none() && self.skipped.is_none()
     }
 
     /// TFs lost, in percent.
@@ -131,7 +163,12 @@ impl RunResult {
             self.iteration.to_string(),
             self.attempt.to_string(),
             self.is_valid().to_string(),
-            cell(self.rejected.as_deref().unwrap_or_default()),
+            cell(
+                self.rejected
+                    .as_deref()
+                    .or(self.skipped.as_deref())
+                    .unwrap_or_default(),
+            ),
             self.seed.to_string(),
             self.began_unix_s.to_string(),
             format!("{:.3}", self.wall_s),

@@ -4,12 +4,13 @@ use super::ExperimentError;
 use super::legacy::{self, LegacyError};
 use super::live::{self, LiveError, Turn};
 use super::result::RunResult;
+use super::servers::{self, ServersRunError};
 use super::simulated::SimulateError;
 use super::store::{ConcludeError, ReadError, Store, StoreError};
 use super::venue::{Stage, StageError, Venue};
 use super::writers::{self, WritersRunError};
 use super::{Experiment, Trial};
-use sheaf_sim::scenario::Mode;
+use sheaf_sim::scenario::{Mode, Subject};
 use sheaf_sim::summary::{Kind, Summary};
 use sheaf_testbed::IoError;
 use sheaf_testbed::clock::{self, Interrupted};
@@ -42,7 +43,7 @@ pub struct Options {
 }
 
 /// How far an experiment is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// Runs that are done, those of earlier times included.
     pub done: usize,
@@ -101,6 +102,9 @@ pub enum RunError {
     /// A run of writers is not made.
     #[error(transparent)]
     Writers(#[from] WritersRunError),
+    /// A run of servers is not made.
+    #[error(transparent)]
+    Servers(#[from] ServersRunError),
 }
 
 impl From<ExperimentError> for RunError {
@@ -143,9 +147,10 @@ pub fn select(options: &Options) -> Result<Vec<Trial>, RunError> {
 pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary, RunError> {
     let all = options.experiment.trials()?;
     let trials = select(options)?;
-    // Writers need a folder alone.
-    let is_farm = |trial: &Trial| trial.scenario.writing.is_none();
+    // Writers need a folder alone, and servers say themselves what they need.
+    let is_farm = |trial: &Trial| trial.scenario.subject() == Subject::Farm;
     let is_live = |trial: &Trial| trial.source == Kind::Live && is_farm(trial);
+    let (trials, skipped) = possible(trials)?;
     let mut stage = None;
     let mut provenance = BTreeMap::new();
     match &options.experiment.hosts {
@@ -169,10 +174,38 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary
     for name in sheaf_testbed::machine::clean() {
         tracing::info!(name, "Removed what an earlier experiment left");
     }
+    for run in &skipped {
+        store.keep(run)?;
+        tell(&Progress {
+            result: Some(run.clone()),
+            ..Progress::default()
+        });
+    }
     let outcome = run_all(options, &trials, &store, &mut stage, &mut tell);
     // What there is counts, also after an interruption.
     let summary = store.conclude(&all)?;
     outcome.map(|()| summary)
+}
+
+/// Splits `trials` into those that this machine can run, and runs that stand for the others, with the reason.
+fn possible(trials: Vec<Trial>) -> Result<(Vec<Trial>, Vec<RunResult>), RunError> {
+    let (mut possible, mut skipped) = (Vec::new(), Vec::new());
+    for trial in trials {
+        let missing = match trial.scenario.subject() {
+            Subject::Servers(serving) => servers::missing(&trial, serving)?,
+            Subject::Farm | Subject::Writers(_) => None,
+        };
+        match missing {
+            Some(why) => skipped.push(servers::skipped(&trial, why)),
+            None => possible.push(trial),
+        }
+    }
+    match skipped.first() {
+        Some(RunResult {
+            skipped: Some(why), ..
+        }) if possible.is_empty() => Err(Missing(why.clone()).into()),
+        _ => Ok((possible, skipped)),
+    }
 }
 
 fn run_all(
@@ -227,8 +260,10 @@ fn run_one(
     stage: &mut Option<Stage>,
     out: &Path,
 ) -> Result<RunResult, RunError> {
-    if let Some(writing) = &trial.scenario.writing {
-        return Ok(writers::run(trial, writing, turn, out)?);
+    match trial.scenario.subject() {
+        Subject::Writers(writing) => return Ok(writers::run(trial, writing, turn, out)?),
+        Subject::Servers(serving) => return Ok(servers::run(trial, serving, turn)?),
+        Subject::Farm => {}
     }
     let venue = match (trial.source, &trial.venue) {
         (Kind::Live, Some(venue)) => venue,
@@ -290,7 +325,7 @@ struct Pace {
 
 impl Pace {
     fn took(&mut self, trial: &Trial, time: Duration) {
-        let generation_s = trial.scenario.duration_s;
+        let generation_s = length_s(trial);
         if trial.source == Kind::Live {
             self.overhead_s += time.as_secs_f64() - generation_s;
             self.live_runs += 1;
@@ -301,7 +336,7 @@ impl Pace {
     }
 
     fn expected_s(&self, trial: &Trial) -> f64 {
-        let generation_s = trial.scenario.duration_s;
+        let generation_s = length_s(trial);
         if trial.source == Kind::Sim {
             let factor = if self.sim_runs > 0 {
                 self.simulated / f64::from(self.sim_runs)
@@ -325,6 +360,15 @@ impl Pace {
             missing.count() as f64 * self.expected_s(trial)
         });
         Duration::try_from_secs_f64(open.sum()).unwrap_or_default()
+    }
+}
+
+/// Time for which a run generates, with that before what is measured.
+fn length_s(trial: &Trial) -> f64 {
+    let duration_s = trial.scenario.duration_s;
+    match trial.scenario.subject() {
+        Subject::Servers(serving) => duration_s + serving.warm_up_s(duration_s),
+        Subject::Farm | Subject::Writers(_) => duration_s,
     }
 }
 

@@ -2,10 +2,12 @@
 
 use super::Trial;
 use super::card::Card;
-use super::result::{RunResult, WritersRun, latency_of, percent, quantile_of_sorted};
+use super::published;
+use super::result::{RunResult, ServersRun, WritersRun, latency_of, percent, quantile_of_sorted};
 use sheaf_figures::stat;
 use sheaf_sim::scenario::{Scenario, Writing};
-use sheaf_sim::summary::{Point, Summary, Writers};
+use sheaf_sim::serving::Serving;
+use sheaf_sim::summary::{Point, Served, Summary, Writers};
 use std::collections::BTreeMap;
 
 /// The summary of `runs`; trials without any run are left out.
@@ -54,7 +56,7 @@ fn point(trial: &Trial, runs: &[&RunResult]) -> Point {
         source: trial.source,
         duration_s: scenario.duration_s,
         n: count(valid.len()),
-        n_rejected: count(runs.len() - valid.len()),
+        n_rejected: count(runs.iter().filter(|run| run.rejected.is_some()).count()),
         announced,
         lost_mean,
         loss_percent: percent(lost_mean, announced),
@@ -84,6 +86,54 @@ fn point(trial: &Trial, runs: &[&RunResult]) -> Point {
             .writing
             .as_ref()
             .map(|writing| writers(writing, scenario, &valid)),
+        served: scenario.serving.as_ref().map(|serving| {
+            let skipped = runs.iter().find_map(|run| run.skipped.clone());
+            let skipped = skipped.filter(|_| valid.is_empty());
+            served(serving, scenario.seed, skipped, &valid)
+        }),
+    }
+}
+
+/// Results of the runs of a point of servers.
+fn served(serving: &Serving, seed: u64, skipped: Option<String>, runs: &[&RunResult]) -> Served {
+    let servers: Vec<&ServersRun> = runs.iter().filter_map(|run| run.servers.as_ref()).collect();
+    let values = |value: fn(&ServersRun) -> f64| -> Vec<f64> {
+        servers.iter().map(|run| value(run)).collect()
+    };
+    let mean = |value: fn(&ServersRun) -> f64| stat::mean(&values(value)).unwrap_or(0.0);
+    let most = |value: fn(&ServersRun) -> f64| values(value).into_iter().fold(0.0, f64::max);
+    let of_runs = |value: fn(&RunResult) -> f64| {
+        let values: Vec<f64> = runs.iter().map(|run| value(run)).collect();
+        stat::mean(&values).unwrap_or(0.0)
+    };
+    Served {
+        asked: serving.clone(),
+        skipped,
+        gbit_per_s: mean(|run| run.gbit_per_s),
+        gbit_per_s_ci95: stat::bootstrap_ci95(&values(|run| run.gbit_per_s), seed)
+            .unwrap_or_default(),
+        gbit_per_s_max: most(|run| run.gbit_per_s_max),
+        connections_per_s: mean(|run| run.connections_per_s),
+        held_max: servers.iter().map(|run| run.held_max).max().unwrap_or(0),
+        finished: mean(|run| run.finished as f64),
+        failed: of_runs(|run| run.lost as f64),
+        broken: mean(|run| run.broken as f64),
+        drains: servers.iter().map(|run| run.drains).sum(),
+        jain: of_runs(|run| run.fairness),
+        fullest: mean(|run| fullest(&run.bytes)),
+        cpu_s_per_gb: mean(|run| run.cpu_s_per_gb),
+        others_share_max: most(|run| run.others_share),
+        published_gbit_per_s: published::gbit_per_s(serving),
+    }
+}
+
+/// Bytes of the fullest server ÷ mean of all; 0 of none.
+fn fullest(bytes: &[u64]) -> f64 {
+    let mean = bytes.iter().sum::<u64>() as f64 / bytes.len().max(1) as f64;
+    let most = bytes.iter().copied().max().unwrap_or(0) as f64;
+    match mean > 0.0 {
+        true => most / mean,
+        false => 0.0,
     }
 }
 

@@ -358,3 +358,101 @@ fn the_layout_of_before_the_one_schema_gives_the_same_points() {
     assert_eq!(Experiment::parse(&present, "x").unwrap(), former);
     assert_eq!(former.iterations, 3);
 }
+
+const SERVERS: &str = "
+name = 'x'
+question = 'how much?'
+duration_s = 60.0
+point = [
+    { clients = 1000 },
+    { clients = 5000, serving.client_mbit = 0.0 },
+    { serving.method = 'put', serving.engine = 'sheaf', serving.fault = 'server-killed' },
+]
+[serving]
+object_bytes = 200000
+[matrix]
+plane = ['direct', 'nft']
+";
+
+#[test]
+fn servers_are_points_of_the_same_schema_and_need_no_topology() {
+    let experiment = Experiment::parse(SERVERS, "x").unwrap();
+    let trials = experiment.trials().unwrap();
+    let ids: Vec<&str> = trials.iter().map(|trial| trial.id.as_str()).collect();
+    assert_eq!(
+        ids,
+        [
+            "001-servers-direct-1000-20mbit",
+            "002-servers-nft-1000-20mbit",
+            "003-servers-direct-5000-free",
+            "004-servers-nft-5000-free",
+            "005-servers-direct-1000-20mbit-put-server-killed",
+            "006-servers-nft-1000-20mbit-put-server-killed",
+        ]
+    );
+    assert_eq!(
+        trials[3].line(),
+        "5000 clients, hosts without cables: nft, 6 servers (nginx), 50 hosts, objects of 200000 B, 1:50, 60 s"
+    );
+    assert!(trials.iter().all(|trial| trial.venue.is_none()));
+    let quick = experiment.quick();
+    assert!(quick.points.iter().all(|point| point.duration_s == QUICK_S));
+}
+
+#[test]
+fn servers_that_make_no_sense_are_refused_with_their_key_and_what_is_accepted() {
+    for (from, to, told) in [
+        (
+            "'nft'",
+            "'ether'",
+            "serving.plane: found \"ether\", expected one of: direct, haproxy, nft, nft-nat, ipvs",
+        ),
+        (
+            "engine = 'sheaf'",
+            "engine = 'apache'",
+            "serving.engine: found \"apache\", expected one of: nginx, sheaf",
+        ),
+        (
+            "engine = 'sheaf'",
+            "engine = 'nginx'",
+            "serving.engine: found \"nginx\", expected \"sheaf\" for uploads",
+        ),
+        (
+            "'server-killed'",
+            "'moon'",
+            "unknown variant `moon`, expected one of `server-killed`",
+        ),
+        (
+            "clients = 1000",
+            "clients = 0",
+            "serving.clients: found 0, expected 1 to 100000",
+        ),
+        ("60.0", "0.0", "duration_s: found 0, expected 0.5 to 3600"),
+        (
+            "[serving]",
+            "topology = 'pi-cluster'\n[serving]",
+            "topology: found pi-cluster, expected none in points with [serving]",
+        ),
+        (
+            "[serving]",
+            "source = 'sim'\n[serving]",
+            "source: found \"sim\", expected \"live\" in points with [serving]",
+        ),
+        (
+            "[serving]",
+            "[[faults]]\nat_s = 1.0\nkind = 'crash'\nepn = 0\n[serving]",
+            "faults: found 1, expected none in points with [serving]",
+        ),
+        (
+            "[serving]",
+            "[writing]\nmix = 'flat'\n[serving]",
+            "writing: found a table, expected none in points with [serving]",
+        ),
+        ("object_bytes =", "object =", "unknown field `object`"),
+    ] {
+        let text = SERVERS.replacen(from, to, 1);
+        assert_ne!(text, SERVERS, "{from}");
+        let error = refusal(&text);
+        assert!(error.contains(told), "{to}: {error}");
+    }
+}

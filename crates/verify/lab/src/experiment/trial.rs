@@ -6,9 +6,11 @@ use super::{Experiment, ExperimentError};
 use crate::place::Misfit;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use sheaf_bench::serve::{UPLOAD_ENGINE, engine_names, plane_names};
 use sheaf_placement::policy;
 use sheaf_sim::experiment::{Chaos, LiveSettings};
-use sheaf_sim::scenario::{Fault, FaultKind, Mode, Scenario, SizeModel};
+use sheaf_sim::scenario::{Fault, FaultKind, Mode, Scenario, SizeModel, Subject};
+use sheaf_sim::serving::{Method, Serving};
 use sheaf_sim::summary::Kind;
 use sheaf_testbed::net::Topology;
 
@@ -43,11 +45,11 @@ impl Trial {
         if let Some(chaos) = &experiment.chaos {
             scenario.faults.extend(disorder(chaos, &scenario));
         }
-        let is_farm = point.writing.is_none();
+        let is_farm = point.subject() == Subject::Farm;
         let topology = point.topology.as_deref().filter(|_| is_farm);
         let topology = topology.map(Topology::find).transpose()?;
         let venue = match (source, &experiment.hosts, topology) {
-            // Writers run here, or nowhere.
+            // Writers and servers run here, or nowhere.
             _ if !is_farm => None,
             (Kind::Live, Some(hosts), _) => Some(Venue::Hosts(hosts.clone())),
             (Kind::Live, None, None) => {
@@ -93,6 +95,10 @@ impl Trial {
             );
             return;
         }
+        if let Some(serving) = &scenario.serving {
+            self.id = format!("{number:03}-servers-{}-{}", serving.plane, serving.id());
+            return;
+        }
         let mode = match scenario.mode {
             Mode::Sheaf => "sheaf",
             Mode::Legacy => "legacy",
@@ -104,11 +110,12 @@ impl Trial {
         );
     }
 
-    /// How the point is called in results: its label, or what its writers are asked.
+    /// How the point is called in results: its label, or what its writers or servers are asked.
     #[must_use]
     pub fn point_label(&self) -> String {
-        match &self.scenario.writing {
-            Some(writing) if self.label.is_empty() => {
+        match self.scenario.subject() {
+            Subject::Servers(serving) if self.label.is_empty() => serving.load(),
+            Subject::Writers(writing) if self.label.is_empty() => {
                 let epns = match writing.writers {
                     1 => String::new(),
                     writers => format!(", {writers} writers, {} EPNs", self.scenario.epns),
@@ -123,22 +130,26 @@ impl Trial {
         }
     }
 
-    /// Rule of choice in force: the policy of a farm, the assignment of a writer, both of several writers.
+    /// Rule of choice in force: the policy of a farm, the assignment of a writer, both of several writers, the plane of
+    /// servers.
     #[must_use]
     pub fn rule(&self) -> String {
         let policy = &self.scenario.policy;
-        match &self.scenario.writing {
-            Some(writing) if writing.writers == 1 => writing.assignment.clone(),
-            Some(writing) => format!("{policy}, {}", writing.assignment),
-            None => policy.clone(),
+        match self.scenario.subject() {
+            Subject::Writers(writing) if writing.writers == 1 => writing.assignment.clone(),
+            Subject::Writers(writing) => format!("{policy}, {}", writing.assignment),
+            Subject::Servers(serving) => serving.plane.clone(),
+            Subject::Farm => policy.clone(),
         }
     }
 
     /// How the rules in force are called in results.
     #[must_use]
     pub fn mode_name(&self) -> String {
-        if self.scenario.writing.is_some() {
-            return "writers".to_owned();
+        match self.scenario.subject() {
+            Subject::Writers(_) => return "writers".to_owned(),
+            Subject::Servers(_) => return "servers".to_owned(),
+            Subject::Farm => {}
         }
         let name = self.scenario.mode_name();
         let is_blind = self.scenario.mode == Mode::Legacy && !self.live.legacy_order;
@@ -172,6 +183,19 @@ impl Trial {
                 scenario.duration_s
             );
         }
+        if let Some(serving) = &scenario.serving {
+            return format!(
+                "{}: {}, {} servers ({}), {} hosts, objects of {} B, 1:{}, {} s",
+                self.point_label(),
+                serving.plane,
+                serving.servers,
+                serving.engine,
+                serving.client_hosts,
+                serving.object_bytes,
+                serving.scale,
+                scenario.duration_s
+            );
+        }
         let place = match (self.source, &self.venue) {
             (Kind::Live, Some(venue)) => venue.name().to_owned(),
             (Kind::Sim, Some(venue)) => format!("simulated {}", venue.name()),
@@ -202,8 +226,10 @@ impl Trial {
                 point: self.line(),
                 error: Box::new(error),
             })?;
-        if self.source == Kind::Sim || self.scenario.writing.is_some() {
-            return Ok(());
+        match self.scenario.subject() {
+            Subject::Servers(serving) => return check_servers(serving, experiment),
+            Subject::Farm if self.source == Kind::Live => {}
+            Subject::Farm | Subject::Writers(_) => return Ok(()),
         }
         let scenario = &self.scenario;
         let name = &scenario.policy;
@@ -241,11 +267,16 @@ impl Trial {
     ///
     /// [`ExperimentError::Value`].
     pub(super) fn check_on_hosts(&self, experiment: &Experiment) -> Result<(), ExperimentError> {
-        let is_here = self.source == Kind::Live && self.scenario.writing.is_some();
-        if is_here && experiment.hosts.is_some() {
-            let expected =
-                "simulated writers, or a farm, with --hosts; `--only` leaves the others out";
-            return Err(experiment.value("writing", "live writers", expected));
+        let is_here = self.source == Kind::Live && experiment.hosts.is_some();
+        let expected = "simulated writers, or a farm, with --hosts; `--only` leaves the others out";
+        match self.scenario.subject() {
+            Subject::Writers(_) if is_here => {
+                return Err(experiment.value("writing", "live writers", expected));
+            }
+            Subject::Servers(_) if is_here => {
+                return Err(experiment.value("serving", "servers", expected));
+            }
+            _ => {}
         }
         let Some(venue @ Venue::Hosts(_)) = &self.venue else {
             return Ok(());
@@ -293,6 +324,26 @@ impl Trial {
         }
         Ok(())
     }
+}
+
+/// Checks the names that `sheaf bench serve` has.
+fn check_servers(serving: &Serving, experiment: &Experiment) -> Result<(), ExperimentError> {
+    let uploads = serving.method == Method::Put;
+    for (key, found, names) in [
+        ("serving.plane", &serving.plane, plane_names()),
+        ("serving.engine", &serving.engine, engine_names()),
+    ] {
+        if !names.contains(&found.as_str()) {
+            let expected = format!("one of: {}", names.join(", "));
+            return Err(experiment.value(key, format!("{found:?}"), expected));
+        }
+    }
+    if uploads && serving.engine != UPLOAD_ENGINE {
+        let found = format!("{:?}", serving.engine);
+        let expected = format!("{UPLOAD_ENGINE:?} for uploads");
+        return Err(experiment.value("serving.engine", found, expected));
+    }
+    Ok(())
 }
 
 /// Name of a source in the names of files.

@@ -1,6 +1,6 @@
 //! Results as a page of Markdown, such as those of `docs/results/`.
 
-use super::{pages, writers};
+use super::{pages, servers, writers};
 use crate::results::Results;
 use sheaf_sim::summary::{Point, Summary};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// Most characters of the line of a command.
 const COMMAND_MAX: usize = 118;
 
-/// The results as a page of Markdown: question, origin, tables of writers, the points of farms as text.
+/// The results as a page of Markdown: question, origin, tables of servers and writers, the points of farms as text.
 #[must_use]
 pub fn page(results: &Results) -> String {
     let summary = &results.summary;
@@ -42,6 +42,7 @@ pub fn page(results: &Results) -> String {
     if summary.provenance.contains_key("quick") {
         text += "Runs were cut short (`--quick`): what is measured over seconds is not to be relied on.\n\n";
     }
+    text += &servers::markdown(results);
     text += &writers::markdown(summary);
     let farms: Vec<Point> = summary
         .points

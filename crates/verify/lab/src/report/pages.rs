@@ -1,6 +1,6 @@
 //! Results as a table of text, and as one page of HTML with its figures inside.
 
-use super::{verdict, writers};
+use super::{servers, verdict, writers};
 use crate::calibrate;
 use crate::results::{Results, kind, name, name_among, offered_mbit_s};
 use sheaf_figures::plot::{self, Bar, PlotError};
@@ -18,9 +18,9 @@ const HISTOGRAM_FROM: usize = 8;
 /// The points of a summary, a line each.
 #[must_use]
 pub fn table(summary: &Summary) -> String {
-    let of_writers = writers::table(summary);
-    if !summary.points.is_empty() && summary.points.iter().all(|point| point.writers.is_some()) {
-        return of_writers;
+    let of_others = servers::table(summary) + &writers::table(summary);
+    if !summary.points.is_empty() && !summary.points.iter().any(|point| writers::is_farm(&point)) {
+        return of_others;
     }
     let names = summary.points.iter().filter(writers::is_farm);
     let names = names.map(|point| name_among(&summary.points, point).chars().count());
@@ -67,7 +67,7 @@ pub fn table(summary: &Summary) -> String {
             point.mode
         );
     }
-    text + &of_writers
+    text + &of_others
 }
 
 /// A figure: the name of its file, and the SVG.
@@ -105,13 +105,16 @@ pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, ReportError> {
     if let Some(csv) = writers::csv(&results.summary) {
         crate::output::write(&folder.join("writers.csv"), &csv)?;
     }
+    if let Some(csv) = servers::csv(&results.summary) {
+        crate::output::write(&folder.join("servers.csv"), &csv)?;
+    }
     let page = folder.join("report.html");
     crate::output::write(&page, &html(results, &figures))?;
     Ok(page)
 }
 
 /// The figures of `results`: loss, goodput and latency for each set of rules, and the spread where there are many runs;
-/// of writers, their rates.
+/// of writers, their rates; of servers, rates and times over the number of clients.
 ///
 /// # Errors
 ///
@@ -134,6 +137,8 @@ pub fn figures(results: &Results) -> Result<Vec<Figure>, PlotError> {
             });
         }
     }
+    let of_servers = servers::figures(&results.summary)?.into_iter();
+    figures.extend(of_servers.map(|(name, svg)| Figure { name, svg }));
     for (number, (source, mode)) in groups.iter().enumerate() {
         let of_group = || {
             points
@@ -203,7 +208,7 @@ pub fn figures(results: &Results) -> Result<Vec<Figure>, PlotError> {
         });
     }
     for (index, point) in points.iter().enumerate() {
-        if point.writers.is_some() {
+        if !writers::is_farm(&point) {
             continue;
         }
         let losses: Vec<f64> = results
@@ -241,9 +246,10 @@ pub fn html(results: &Results, figures: &[Figure]) -> String {
     if !results.question.is_empty() {
         let _ = writeln!(page, "<p class=question>{}</p>", text(&results.question));
     }
-    page.push_str(&in_short(summary));
+    page.push_str(&in_short(results));
+    page.push_str(&servers::html(results, text));
     page.push_str(&writers::html(summary, text));
-    if summary.points.iter().any(|point| point.writers.is_none()) {
+    if summary.points.iter().any(|point| writers::is_farm(&point)) {
         page.push_str(&points(results));
     }
     page.push_str("<h2>Figures</h2>\n<p>Dots are runs, whiskers 95 % intervals of the mean (latency: from the median to the slowest TF), red lines what was published (goodput: what was offered).</p>\n");
@@ -263,7 +269,8 @@ pub fn html(results: &Results, figures: &[Figure]) -> String {
     page
 }
 
-fn in_short(summary: &Summary) -> String {
+fn in_short(results: &Results) -> String {
+    let summary = &results.summary;
     let verdicts: Vec<_> = summary
         .points
         .iter()
@@ -299,6 +306,9 @@ fn in_short(summary: &Summary) -> String {
             published.count()
         );
     }
+    for sentence in servers::sentences(results) {
+        let _ = writeln!(text, "<li>{}.</li>", self::text(&sentence));
+    }
     if summary.provenance.contains_key("quick") {
         text.push_str("<li>Runs were cut short (--quick): what is late at the end or overflows later is not seen.</li>\n");
     }
@@ -318,7 +328,7 @@ fn points(results: &Results) -> String {
          <th>p50 ms<th>p99 ms<th>verdict</tr>\n",
     );
     for (index, point) in results.summary.points.iter().enumerate() {
-        if point.writers.is_some() {
+        if !writers::is_farm(&point) {
             continue;
         }
         let verdict = verdict::of(point);
@@ -462,6 +472,7 @@ fn runs(results: &Results) -> String {
             .rejected
             .iter()
             .map(|why| format!("rejected: {why}"))
+            .chain(run.skipped.iter().map(|why| format!("not run: {why}")))
             .chain(run.problems.iter().cloned());
         let remark: Vec<String> = remark.collect();
         let _ = writeln!(

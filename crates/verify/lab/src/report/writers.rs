@@ -253,7 +253,7 @@ pub(super) fn markdown(summary: &Summary) -> String {
 
 /// Whether a point asks a farm.
 pub(super) fn is_farm(point: &&Point) -> bool {
-    point.writers.is_none()
+    point.writers.is_none() && point.served.is_none()
 }
 
 /// The part of a page of HTML; nothing if there are no points of writers. `escape` makes text fit for it.

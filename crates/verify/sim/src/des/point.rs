@@ -105,6 +105,7 @@ fn row(scenario: &Scenario, runs: &[Run], samples: &mut Samples) -> Point {
         fairness: mean(&Run::fairness),
         reassigned: mean(&|run| run.reassigned as f64),
         writers: None,
+        served: None,
     }
 }
 

@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 /// Short names of keys, the table that the key is in, and its name there. The matrix knows them, too.
-const SHORT: [(&str, &str, &str); 7] = [
+const SHORT: [(&str, &str, &str); 9] = [
     ("bytes", "size", "bytes"),
     ("suspect_ms", "registry", "suspect_ms"),
     ("processing_ms", "processing", "ms"),
@@ -15,6 +15,8 @@ const SHORT: [(&str, &str, &str); 7] = [
     ("drift", "writing", "drift"),
     ("workers", "writing", "workers"),
     ("assignment", "writing", "assignment"),
+    ("plane", "serving", "plane"),
+    ("clients", "serving", "clients"),
 ];
 /// Other name of the list of faults, of experiments before the one schema.
 const FAULT: (&str, &str) = ("fault", "faults");

@@ -42,10 +42,14 @@ pub struct Matrix {
     pub workers: Vec<u32>,
     /// Values of `writing.assignment`.
     pub assignment: Vec<String>,
+    /// Values of `serving.plane`.
+    pub plane: Vec<String>,
+    /// Values of `serving.clients`.
+    pub clients: Vec<u32>,
 }
 
 /// Keys of the matrix, the one that changes most seldom from point to point first.
-const ORDER: [&str; 16] = [
+const ORDER: [&str; 18] = [
     "source",
     "topology",
     "mode",
@@ -62,6 +66,8 @@ const ORDER: [&str; 16] = [
     "drift",
     "workers",
     "assignment",
+    "clients",
+    "plane",
 ];
 
 impl Matrix {

@@ -1,6 +1,6 @@
 //! Checks of the values of a scenario, each and together.
 
-use super::{Fault, FaultKind, Mode, Scenario, ScenarioError, SizeModel};
+use super::{Fault, FaultKind, Mode, Scenario, ScenarioError, SizeModel, Subject, serving};
 use sheaf_placement::policy;
 
 type Checked = Result<(), ScenarioError>;
@@ -17,8 +17,10 @@ impl Scenario {
     ///
     /// A [`ScenarioError`] that names the first wrong key and the accepted values.
     pub fn check(&self) -> Checked {
-        if let Some(writing) = &self.writing {
-            return writing.check(self);
+        match self.subject() {
+            Subject::Writers(writing) => return writing.check(self),
+            Subject::Servers(asked) => return serving::check(asked, self),
+            Subject::Farm => {}
         }
         self.check_load()?;
         policy::by_name(&self.policy, self.seed)?;

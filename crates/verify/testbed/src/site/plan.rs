@@ -238,6 +238,8 @@ pub(super) fn settings(kind: Kind) -> Vec<(&'static str, &'static str)> {
             ("ipv4/conf/all/send_redirects", "0"),
             ("ipv4/conf/default/send_redirects", "0"),
             ("ipv4/ip_local_port_range", "1024 65535"),
+            // Where directors listen: no connection of theirs begins there.
+            ("ipv4/ip_local_reserved_ports", "7400"),
             ("ipv4/tcp_tw_reuse", "1"),
         ]),
         Kind::Client => settings.extend([
