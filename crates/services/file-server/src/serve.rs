@@ -21,11 +21,11 @@ const TICK: Duration = Duration::from_secs(1);
 /// Pause after an accept that failed: what is short is not there again at once.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// Connections that may hold as much as the kernel gives them: few are fastest so.
-const UNBOUNDED_MAX: usize = 128;
+const UNBOUNDED_MAX: usize = 64;
 /// Bytes that all further ones may hold unsent, and bounds of each.
-const UNSENT_BYTES: usize = 512 << 20;
-const UNSENT_BYTES_MIN: usize = 128 << 10;
-const UNSENT_BYTES_MAX: usize = 1 << 20;
+const UNSENT_BYTES: usize = 256 << 20;
+const UNSENT_BYTES_MIN: usize = 64 << 10;
+const UNSENT_BYTES_MAX: usize = 256 << 10;
 /// Connections to the page at once; a further one waits.
 const PAGE_CONNECTIONS_MAX: usize = 16;
 
