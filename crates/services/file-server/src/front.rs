@@ -10,7 +10,6 @@ mod store;
 
 use crate::answer::{Answer, Content, Flow};
 use crate::body::{Body, BodyError};
-use crate::change;
 use crate::condition::{Outcome, Version};
 use crate::config::StoreConfig;
 use crate::dav;
@@ -18,10 +17,11 @@ use crate::digest::Stated;
 use crate::get::{conditions, refusal};
 use crate::head::Head;
 use crate::metalink::escaped;
+use crate::metrics::Counts;
 use crate::path::TreePath;
 use crate::peer::{Peers, Reply, SentBody};
 use crate::rights::{Need, Rights};
-use crate::site::Site;
+use crate::stating::{acceptable, want};
 use crate::sums::KINDS;
 use crate::tokens;
 use crate::tree::TreeError;
@@ -38,7 +38,6 @@ use sheaf_write::{Summing, Sums};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use store::{Ask, Entry, Store};
 use tokio::sync::mpsc;
@@ -125,7 +124,7 @@ impl Front {
     /// Makes the answer to a request, as far as the bearer has the right to it.
     pub(crate) async fn respond(
         &self,
-        site: &Arc<Site>,
+        (counts, is_writable): (&Counts, bool),
         head: &Head,
         path: &TreePath,
         rights: Option<&Rights>,
@@ -139,7 +138,7 @@ impl Front {
                 false => TreeError::Denied,
             });
         }
-        if !is_read && !site.is_writable {
+        if !is_read && !is_writable {
             return Answer::refusal(405, "files here are only read").with("Allow", READING);
         }
         if let Some(why) = self.store.cannot(method) {
@@ -167,7 +166,7 @@ impl Front {
                     return Answer::refusal(412, "the file is another version");
                 }
                 match method {
-                    "PUT" => self.put(site, head, path, body, standing.is_some()).await,
+                    "PUT" => self.put(counts, head, path, body, standing.is_some()).await,
                     "DELETE" if standing.is_none() => Err(refusal(TreeError::NotFound)),
                     method => self.change(method, path).await,
                 }
@@ -251,7 +250,7 @@ impl Front {
                 answer = answer.with(name, value);
             }
         }
-        if let Some(want) = change::want(head).filter(|_| status != 416) {
+        if let Some(want) = want(head).filter(|_| status != 416) {
             let stated = match is_head {
                 true => self.store.stated(headers),
                 // Not every store tells checksums with the bytes.
@@ -278,13 +277,13 @@ impl Front {
 
     async fn put(
         &self,
-        site: &Arc<Site>,
+        counts: &Counts,
         head: &Head,
         path: &TreePath,
         body: &mut Body<'_>,
         was_there: bool,
     ) -> Result<Answer, Answer> {
-        let stated = change::acceptable(head, path)?;
+        let stated = acceptable(head, path)?;
         let Some(length) = body.stated() else {
             return Err(Answer::refusal(411, "the store expects `Content-Length`"));
         };
@@ -305,7 +304,7 @@ impl Front {
         };
         let put = async {
             let mut sending = std::pin::pin!(self.send_with(&Method::PUT, &ask, once));
-            let mut pumping = std::pin::pin!(pump(site, body, &stated, pieces));
+            let mut pumping = std::pin::pin!(pump(counts, body, &stated, pieces));
             tokio::select! {
                 biased;
                 pumped = &mut pumping => match pumped {
@@ -346,8 +345,8 @@ impl Front {
         match put {
             Ok(sums) => {
                 let answer = Answer::new(if was_there { 204 } else { 201 });
-                let want = change::want(head).and_then(|want| want.header(&sums));
-                Ok(match want {
+                let wanted = want(head).and_then(|wanted| wanted.header(&sums));
+                Ok(match wanted {
                     Some((name, value)) => answer.with(name, value),
                     None => answer,
                 })
@@ -361,8 +360,8 @@ impl Front {
         }
     }
 
-    /// Removes what the store has kept of an upload that broke off. The store may open the file only now, so it is looked
-    /// for again and again for a moment.
+    /// Removes what the store has kept of an upload that broke off. The store may open the file only now, so it is
+    /// looked for again and again for a moment.
     async fn remove_half(&self, path: &TreePath, length: u64) {
         for _ in 0..HALF_LOOKS {
             if let Ok(Some(standing)) = self.standing(path).await
@@ -528,7 +527,7 @@ impl Front {
 
 /// Sends the body of a client on, but for its last piece, until the checksum is compared.
 async fn pump(
-    site: &Site,
+    counts: &Counts,
     body: &mut Body<'_>,
     stated: &Stated,
     pieces: mpsc::Sender<io::Result<Bytes>>,
@@ -541,7 +540,7 @@ async fn pump(
         if got.map_err(PutError::Body)? == 0 {
             break;
         }
-        site.counts.received.add(piece.len() as u64);
+        counts.received.add(piece.len() as u64);
         summing.update(&piece);
         if let Some(before) = held.replace(piece) {
             let sent = pieces.send(Ok(Bytes::from(before))).await;

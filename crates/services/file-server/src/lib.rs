@@ -36,6 +36,7 @@ mod route;
 mod serve;
 mod server;
 mod site;
+mod stating;
 mod status;
 mod stream;
 mod sums;

@@ -32,7 +32,8 @@ const REFUSED: Metric = Metric::counter(
 )
 .labels(&["reason"])
 .advice(
-    "`connections`: more at once than allowed, all with requests. `idle`: those without one, put off for new clients. `head`: heads that are no HTTP, too long, or ambiguous. `slow`: clients \
+    "`connections`: more at once than allowed, all with requests. `idle`: those without one, put off for new clients. \
+     `head`: heads that are no HTTP, too long, or ambiguous. `slow`: clients \
      that held a connection and did not move. `tls`: handshakes that failed",
 );
 const ELSEWHERE: Metric = Metric::counter(

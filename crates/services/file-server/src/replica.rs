@@ -9,9 +9,12 @@ use crate::digest::Stated;
 use crate::head::Head;
 use crate::link;
 use crate::metalink;
+use crate::metrics::Counts;
 use crate::path::TreePath;
 use crate::peer::Peers;
-use crate::site::Site;
+use crate::stating::want;
+use crate::sums::SumStore;
+use crate::tree::Tree;
 use futures_util::future::join_all;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -19,7 +22,7 @@ use http_body_util::{BodyExt as _, Empty};
 use sheaf_write::Sums;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Header by which one server asks another for its own folder alone.
@@ -207,11 +210,11 @@ impl Replicas {
     }
 
     /// Returns where the catalogue says that a file was shipped to.
-    fn shipped(&self, site: &Site, path: &TreePath) -> Vec<String> {
+    fn shipped(&self, tree: &Tree, sums: &SumStore, path: &TreePath) -> Vec<String> {
         let Some((_, name)) = path.split().filter(|_| self.follows_shipped) else {
             return Vec::new();
         };
-        let places = site.sums.shipped_to(&site.tree, path);
+        let places = sums.shipped_to(tree, path);
         let is_web = |place: &String| place.starts_with("https://") || place.starts_with("http://");
         let name = TreePath::encoded(name);
         places
@@ -247,21 +250,19 @@ fn is_local(head: &Head) -> bool {
 
 /// Answers a request for a file that is not here: sends the client to a server that has it.
 pub(crate) async fn elsewhere(
-    site: &Arc<Site>,
+    replicas: &Replicas,
+    (tree, sums, counts): (&Tree, &SumStore, &Counts),
     path: &TreePath,
     head: &Head,
     missing: Answer,
 ) -> Answer {
-    let Some(replicas) = site.replicas.as_ref().filter(|_| !is_local(head)) else {
-        return missing;
-    };
-    if path.is_hidden() || path.split().is_none() {
+    if is_local(head) || path.is_hidden() || path.split().is_none() {
         return missing;
     }
     let mut copies = replicas.copies(path, head).await;
-    copies.urls.extend(replicas.shipped(site, path));
+    copies.urls.extend(replicas.shipped(tree, sums, path));
     if copies.urls.is_empty() {
-        site.counts.elsewhere(copies.silent.is_empty());
+        counts.elsewhere(copies.silent.is_empty());
         if copies.silent.is_empty() {
             return missing;
         }
@@ -269,7 +270,7 @@ pub(crate) async fn elsewhere(
         let why = format_args!("the file is not here, and {silent} does not answer").to_string();
         return Answer::refusal(503, why).with("Retry-After", 1);
     }
-    site.counts.redirected();
+    counts.redirected();
     let turn = replicas.turn.fetch_add(1, Ordering::Relaxed) % copies.urls.len();
     copies.urls.rotate_left(turn);
     let answer = Answer::refusal(307, "the file is at another server")
@@ -287,20 +288,21 @@ pub(crate) async fn elsewhere(
 /// Adds the equal copies of a file to the answer to a HEAD that wants a checksum, or makes the list of them that a
 /// client of Metalink asks for.
 pub(crate) async fn listed(
-    site: &Arc<Site>,
+    replicas: &Replicas,
+    (tree, sums, is_tls): (&Tree, &SumStore, bool),
     path: &TreePath,
     head: &Head,
     answer: Answer,
 ) -> Answer {
-    let Some(replicas) = site.replicas.as_ref().filter(|_| !is_local(head)) else {
+    if is_local(head) {
         return answer;
-    };
+    }
     let wants_list = metalink::is_wanted(head);
-    let wants_links = head.method() == "HEAD" && crate::change::want(head).is_some();
+    let wants_links = head.method() == "HEAD" && want(head).is_some();
     let Some(file) = answer.content.file().filter(|_| wants_list || wants_links) else {
         return answer;
     };
-    let Some(sums) = site.sums.known(&site.tree, path, file) else {
+    let Some(sums) = sums.known(tree, path, file) else {
         return answer;
     };
     let copies = replicas.equal(path, head, &sums).await;
@@ -311,7 +313,7 @@ pub(crate) async fn listed(
         let links = link::of_duplicates(copies.iter().map(String::as_str));
         return answer.with("Link", links);
     }
-    let scheme = if site.tls.is_some() { "https" } else { "http" };
+    let scheme = if is_tls { "https" } else { "http" };
     let host = head.get("host").unwrap_or_default();
     let here = format!("{scheme}://{host}{}", path.to_target());
     let name = path.split().map_or("", |(_, name)| name);

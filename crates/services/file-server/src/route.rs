@@ -39,7 +39,13 @@ pub(crate) async fn respond(site: &Arc<Site>, head: &Head, body: &mut Body<'_>) 
     };
     if let Some(front) = &site.front {
         return front
-            .respond(site, head, &path, rights.as_deref(), body)
+            .respond(
+                (&site.counts, site.is_writable),
+                head,
+                &path,
+                rights.as_deref(),
+                body,
+            )
             .await;
     }
     if let Some(rights) = &rights
@@ -50,11 +56,18 @@ pub(crate) async fn respond(site: &Arc<Site>, head: &Head, body: &mut Body<'_>) 
     match method {
         "GET" | "HEAD" => {
             let answer = get::answer(&site.tree, &path, head);
-            if answer.status == 404 {
-                return replica::elsewhere(site, &path, head, answer).await;
+            if let Some(replicas) = site.replicas.as_ref().filter(|_| answer.status == 404) {
+                let known = (&*site.tree, &site.sums, &site.counts);
+                return replica::elsewhere(replicas, known, &path, head, answer).await;
             }
             let answer = change::with_checksum(site, &path, head, answer).await;
-            replica::listed(site, &path, head, answer).await
+            match &site.replicas {
+                None => answer,
+                Some(replicas) => {
+                    let known = (&*site.tree, &site.sums, site.tls.is_some());
+                    replica::listed(replicas, known, &path, head, answer).await
+                }
+            }
         }
         // A whole tree could be without end for server and client (RFC 4918, section 9.1).
         "PROPFIND"

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// How often the server is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is measured.
+/// Subject of a measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Program that is the server: this one, unless a test says otherwise.
@@ -58,7 +58,7 @@ pub struct HonestRow {
     pub max_ms: f64,
 }
 
-/// What an attack did and got.
+/// Deeds of an attack, and what it got.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AttackRow {
     /// Connections that were opened.

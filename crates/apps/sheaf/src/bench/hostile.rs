@@ -9,9 +9,9 @@ use std::time::Duration;
 
 /// Attack a file server, and measure what honest clients and its memory feel of it.
 ///
-/// Starts `sheaf files serve` for each attack, with honest clients beside it, and reports their times, the memory of the
-/// server, and which status the attack got. The first row has no attack. Exit status: 0 if no request of an honest client
-/// failed and no smuggled request was answered, 1 if not. See docs/how-to/bench.md.
+/// Starts `sheaf files serve` for each attack, with honest clients beside it, and reports their times, the memory of
+/// the server, and which status the attack got. The first row has no attack. Exit status: 0 if no request of an honest
+/// client failed and no smuggled request was answered, 1 if not. See docs/how-to/bench.md.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 ///
 /// All addresses are of copies of one file. Ranges of it come over several connections; one that breaks off goes on at
 /// another server, or at the same address again, behind which there may be another. Copies that servers name themselves
-/// are used as well. The checksum that the servers state, or --checksum, decides what is right: a server with other bytes
-/// is found out and set aside. A call that ends early is taken up by the next one. Exit status: 0 if the file is there, 1
-/// if not, 2 if the call is wrong.
+/// are used as well. The checksum that the servers state, or --checksum, decides what is right: a server with other
+/// bytes is found out and set aside. A call that ends early is taken up by the next one. Exit status: 0 if the file is
+/// there, 1 if not, 2 if the call is wrong.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

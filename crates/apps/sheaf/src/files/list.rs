@@ -12,8 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// List files with their sizes, rates and checksums; a writer may be running.
 ///
 /// Of an open file records, bytes and checksum are those at its last sync, and `age` is the time since it was opened.
-/// `shipped` is how far `sheaf ship` is with it, of several destinations the one that is least far; `places` of the JSON
-/// names all of them, with the state of the file at each.
+/// `shipped` is how far `sheaf ship` is with it, of several destinations the one that is least far; `places` of the
+/// JSON names all of them, with the state of the file at each.
 #[derive(Debug, clap::Args)]
 #[group(id = "list")]
 pub(crate) struct Args {

@@ -2,7 +2,7 @@
 
 use crate::json_file::JsonFlag;
 use crate::logging::Usual;
-use crate::ship::s3_access;
+use crate::s3_access::s3_access;
 use crate::{duration, fail};
 use anyhow::Context as _;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What is fetched, and how.
+//! Settings of a file that is fetched.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct FetchConfig {
     pub token_file: Option<PathBuf>,
     /// PEM file with the authorities that servers are checked by; `None`: those of the system.
     pub ca: Option<PathBuf>,
-    /// Longest time of one request; what is left of its range is asked again then, elsewhere if there is another server.
+    /// Longest time of one request; the rest of its range is asked again then, elsewhere if there is another server.
     pub stall: Duration,
     /// Longest time without a byte from any server.
     pub give_up: Duration,

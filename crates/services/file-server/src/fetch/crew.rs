@@ -1,5 +1,5 @@
-//! Threads that fetch the parts of a file, each from the server that has the least to do; a part that breaks off goes on
-//! at another.
+//! Threads that fetch the parts of a file, each from the server that has the least to do; a part that breaks off
+//! goes on at another.
 
 use super::error::FetchError;
 use super::origin::{Asked, Client, Trouble};
@@ -230,8 +230,8 @@ impl<'s> Round<'_, 's> {
         state.failure.is_none() && !self.crew.is_ending.load(Ordering::Relaxed)
     }
 
-    /// Picks the server with the fewest requests under way, of equal ones that with the fewest failures. Waits while all
-    /// rest. Returns `None` if all shall end.
+    /// Picks the server with the fewest requests under way, of equal ones that with the fewest failures. Waits while
+    /// all rest. Returns `None` if all shall end.
     fn choose(&self) -> Result<Option<(usize, Url, Option<String>)>, FetchError> {
         let mut state = self.state();
         loop {

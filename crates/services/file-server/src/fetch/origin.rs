@@ -48,7 +48,7 @@ impl Trouble {
     }
 }
 
-/// What a server knows of the file.
+/// Facts that a server knows of the file.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) bytes: u64,

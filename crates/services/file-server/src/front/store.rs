@@ -1,4 +1,4 @@
-//! What differs between stores behind a server: addresses and headers of requests, checksums, and what they cannot do.
+//! Differences between stores behind a server: addresses and headers of requests, checksums, and what they cannot do.
 
 use crate::digest::Stated;
 use crate::path::TreePath;

@@ -48,7 +48,7 @@ fn get(site: &Site, target: &str, headers: &str) -> Reply {
     site.connect().ask("GET", target, headers)
 }
 
-/// What every store does behind this server.
+/// Requests that every store carries out behind this server.
 fn check(site: &Site, makes_folders: bool, has_digest: bool) {
     let all = bytes(5_000_000);
     let name = "/run3/a%20b";

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Longest time of a request.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// What honest clients got.
+/// Times of honest clients, and their failures.
 #[derive(Debug, Default)]
 pub(super) struct Honest {
     times: Vec<Duration>,
