@@ -15,6 +15,7 @@ mod doctor;
 mod ends;
 mod failover;
 mod faults;
+mod file_server;
 mod guest;
 mod harness;
 mod hosts;

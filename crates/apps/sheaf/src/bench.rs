@@ -1,6 +1,7 @@
 //! `sheaf bench`: the command lines of the benchmarks, and where their reports go.
 
 mod farm;
+mod hostile;
 mod monitor;
 mod serve;
 mod transport;
@@ -9,6 +10,7 @@ mod write;
 use crate::fail;
 use anyhow::Context as _;
 use farm::FarmArgs;
+use hostile::HostileArgs;
 use monitor::{LoadArgs, MonitorArgs};
 use serve::{ServeArgs, ServeLoadArgs};
 use sheaf_bench::Missing;
@@ -31,6 +33,7 @@ enum Subject {
     Monitor(Box<MonitorArgs>),
     Write(WriteArgs),
     Serve(Box<ServeArgs>),
+    Hostile(HostileArgs),
     /// Run clients for `serve`, which starts it.
     #[command(hide = true)]
     ServeLoad(ServeLoadArgs),
@@ -70,6 +73,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Subject::Monitor(args) => monitor::run(args),
         Subject::Write(args) => write::run(args),
         Subject::Serve(args) => serve::run(args),
+        Subject::Hostile(args) => hostile::run(args),
         Subject::ServeLoad(args) => serve::load(args),
         Subject::WriteLoad(args) => write::load(args),
         Subject::MonitorLoad(args) => monitor::load(args),

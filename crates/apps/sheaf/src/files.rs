@@ -1,6 +1,7 @@
-//! `sheaf files`: files of streams that writers have written, listed, read, checked and served.
+//! `sheaf files`: files of streams that writers have written, listed, read, checked, served and fetched.
 
 mod check;
+mod get;
 mod list;
 mod read;
 mod serve;
@@ -12,7 +13,7 @@ use sheaf_stream_files::Catalogue;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// List, read, check and serve the files of the sink "streams".
+/// List, read, check, serve and fetch the files of the sink "streams".
 ///
 /// Without a command it lists, as `sheaf files list` does.
 #[derive(Debug, clap::Args)]
@@ -24,7 +25,8 @@ Examples:
   sheaf files list /data --stream main --state closed
   sheaf files read /data/epn-0/sheaf.00000042.main.b00000.epn-0.0000.tf --tf 100..200
   sheaf files check /data
-  sheaf files serve /data")]
+  sheaf files serve /data
+  sheaf files get http://127.0.0.1:8080/sheaf.00000042.main.b00000.epn-0.0000.tf")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
@@ -37,7 +39,8 @@ enum Command {
     List(list::Args),
     Read(read::Args),
     Check(check::Args),
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
+    Get(Box<get::Args>),
 }
 
 impl Args {
@@ -65,6 +68,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         (Some(Command::Read(args)), None) => read::run(args),
         (Some(Command::Check(args)), None) => check::run(args),
         (Some(Command::Serve(args)), None) => serve::run(args),
+        (Some(Command::Get(args)), None) => get::run(args),
         (None, None) => Err(fail::bad_use("found no DIR, expected folders with files")),
     }
 }

@@ -33,6 +33,7 @@ mod query;
 mod reach;
 mod reference;
 mod run;
+mod s3_access;
 #[cfg(feature = "monitor")]
 mod samples;
 mod serve;

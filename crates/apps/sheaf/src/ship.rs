@@ -3,13 +3,13 @@
 use crate::json_file::{self, JsonFlag};
 use crate::logging::Usual;
 use crate::progress::{Amount, Bar};
+use crate::s3_access::s3_access;
 use crate::{duration, fail, files};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use sheaf_node::shutdown::Shutdown;
 use sheaf_ship::{
-    Access, Backoff, DeleteRule, Destination, Progress, S3Access, S3Keys, ShipConfig, Shipper,
-    schemes,
+    Access, Backoff, DeleteRule, Destination, Progress, ShipConfig, Shipper, schemes,
 };
 use sheaf_stream_files::{ShipState, Shipments};
 use std::fmt::Write as _;
@@ -175,30 +175,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn access(args: &Args) -> Access {
-    let keys = variable(&["AWS_ACCESS_KEY_ID"]).zip(variable(&["AWS_SECRET_ACCESS_KEY"]));
-    let endpoint = || variable(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]);
-    let region = || variable(&["AWS_REGION", "AWS_DEFAULT_REGION"]);
+    let mut s3 = s3_access(&args.s3_endpoint, &args.s3_region, &args.s3_credentials);
+    s3.part_bytes = Some(args.s3_part_mib << 20);
     Access {
         token_file: args.token_file.clone(),
         ca: args.ca.clone(),
-        s3: S3Access {
-            endpoint: args.s3_endpoint.clone().or_else(endpoint),
-            region: args.s3_region.clone().or_else(region),
-            keys: keys.map(|(id, secret)| S3Keys {
-                id,
-                secret,
-                session_token: variable(&["AWS_SESSION_TOKEN"]),
-            }),
-            credentials_file: args.s3_credentials.clone(),
-            part_bytes: Some(args.s3_part_mib << 20),
-        },
+        s3,
     }
-}
-
-/// Reads the first of some variables of the environment that is not empty.
-fn variable(names: &[&str]) -> Option<String> {
-    let mut values = names.iter().filter_map(|name| std::env::var(name).ok());
-    values.find(|value| !value.is_empty())
 }
 
 fn status(folders: &[PathBuf], is_json: bool) -> anyhow::Result<ExitCode> {

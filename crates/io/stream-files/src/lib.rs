@@ -43,5 +43,5 @@ pub use local::{IoMode, free_bytes, probe};
 pub use lock::{FileLock, lock_file};
 pub use recovery::{Found, RecoverError, SummingReader, Walk};
 pub use ship_state::ShipState;
-pub use shipments::{ShipTotal, Shipment, Shipments};
+pub use shipments::{Place, ShipTotal, Shipment, Shipments};
 pub use worker::Record;

@@ -285,6 +285,62 @@ impl Shipments {
     }
 }
 
+/// Destination of a file, and how far the file is on its way there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Address of the destination.
+    pub destination: String,
+    /// State of the file.
+    pub state: ShipState,
+}
+
+impl Place {
+    /// Returns whether the destination has the file.
+    #[must_use]
+    pub fn has_it(&self) -> bool {
+        let has = [
+            ShipState::Verified,
+            ShipState::Deletable,
+            ShipState::Deleted,
+        ];
+        has.contains(&self.state)
+    }
+}
+
+impl Catalogue {
+    /// Returns the destinations of one file, or of all, by the name of the file; none where nothing was shipped.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogueError`] if the catalogue cannot be read.
+    pub fn places(&self, file: Option<&str>) -> Result<Vec<(String, Place)>, CatalogueError> {
+        self.run(|connection| {
+            let has_shipments: bool = connection.query_row(
+                "SELECT count(*) FROM sqlite_schema WHERE name = 'shipments'",
+                [],
+                |row| row.get(0),
+            )?;
+            if !has_shipments {
+                return Ok(Vec::new());
+            }
+            let mut statement = connection.prepare(
+                "SELECT files.name, destination, shipments.state FROM shipments JOIN files ON files.id = file \
+                 WHERE ?1 IS NULL OR files.name = ?1 ORDER BY files.id, destination",
+            )?;
+            let place = |row: &Row<'_>| {
+                let state: String = row.get(2)?;
+                let place = Place {
+                    destination: row.get(1)?,
+                    state: ShipState::named(&state).ok_or(rusqlite::Error::InvalidQuery)?,
+                };
+                Ok((row.get(0)?, place))
+            };
+            let rows = statement.query_map([file], place)?;
+            rows.collect()
+        })
+    }
+}
+
 fn shipment_of(row: &Row<'_>) -> rusqlite::Result<Shipment> {
     Ok(Shipment {
         id: row.get("id")?,

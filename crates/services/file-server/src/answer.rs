@@ -63,6 +63,8 @@ pub(crate) enum Content {
     },
     /// These bytes, in chunks.
     Flow(Flow),
+    /// Bytes that are made while they are sent, of a length that is known before.
+    Stream { flow: Flow, length: u64 },
 }
 
 impl Content {
@@ -70,7 +72,7 @@ impl Content {
     pub(crate) fn file(&self) -> Option<&File> {
         match self {
             Self::File { file, .. } | Self::Parts { file, .. } => Some(file),
-            Self::Nothing | Self::Bytes(_) | Self::Flow(_) => None,
+            Self::Nothing | Self::Bytes(_) | Self::Flow(_) | Self::Stream { .. } => None,
         }
     }
 
@@ -79,6 +81,7 @@ impl Content {
         match self {
             Self::Nothing | Self::Flow(_) => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Stream { length, .. } => *length,
             Self::File { range, .. } => range.map_or(0, ByteRange::length),
             Self::Parts { parts, end, .. } => {
                 let parts = parts
@@ -192,6 +195,7 @@ pub(crate) fn reason(status: u16) -> &'static str {
         206 => "Partial Content",
         207 => "Multi-Status",
         304 => "Not Modified",
+        307 => "Temporary Redirect",
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",

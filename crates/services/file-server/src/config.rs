@@ -1,5 +1,6 @@
 //! Settings of a file server.
 
+use sheaf_ship::S3Access;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,6 +32,12 @@ pub struct FileServerConfig {
     pub ca: Option<PathBuf>,
     /// Tokens that clients must have; `None`: everyone may do what the server does.
     pub tokens: Option<TokenConfig>,
+    /// Addresses of other servers of the same service, to which clients are sent for files that are not here.
+    pub replicas: Vec<String>,
+    /// Whether clients are sent to where the catalogue says that a file was shipped to.
+    pub follows_shipped: bool,
+    /// Store whose files are served in place of those of the folder.
+    pub store: Option<StoreConfig>,
     /// Bounds of what clients may do.
     pub limits: Limits,
 }
@@ -52,9 +59,31 @@ impl FileServerConfig {
             has_third_party: false,
             ca: None,
             tokens: None,
+            replicas: Vec::new(),
+            follows_shipped: false,
+            store: None,
             limits: Limits::default(),
         }
     }
+}
+
+/// Store behind a server.
+#[derive(Clone, Debug)]
+pub enum StoreConfig {
+    /// Server of HTTP or WebDAV: XRootD, EOS, dCache, nginx, or one of ours.
+    Http {
+        /// Address of the folder there.
+        url: String,
+        /// File with a token, sent as `Authorization: Bearer`; read again for each request.
+        token_file: Option<PathBuf>,
+    },
+    /// Bucket of S3.
+    S3 {
+        /// Address, such as `s3://bucket/prefix`.
+        url: String,
+        /// Server and keys.
+        access: S3Access,
+    },
 }
 
 /// Tokens of the WLCG profile.

@@ -7,6 +7,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use sheaf_write::Sums;
+use std::collections::BTreeSet;
 use thiserror::Error;
 
 /// Checksum that this server knows.
@@ -29,6 +30,14 @@ fn named(name: &str) -> Option<(&'static str, Algorithm)> {
 }
 
 impl Algorithm {
+    /// Name in `Digest`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Adler32 => "adler32",
+            Self::Crc32c => "crc32c",
+        }
+    }
+
     fn of(self, sums: &Sums) -> Option<u32> {
         match self {
             Self::Adler32 => Some(sums.adler32),
@@ -77,9 +86,17 @@ impl Want {
 
     /// Returns the header that answers, if the checksum is known.
     pub(crate) fn header(self, sums: &Sums) -> Option<(&'static str, String)> {
-        let sum = self.algorithm.of(sums)?;
+        Some(self.header_of(self.algorithm.of(sums)?))
+    }
+
+    /// Returns the header that answers, if another server has stated the checksum.
+    pub(crate) fn header_stated(self, stated: &Stated) -> Option<(&'static str, String)> {
+        Some(self.header_of(stated.get(self.algorithm)?))
+    }
+
+    fn header_of(self, sum: u32) -> (&'static str, String) {
         let name = self.name;
-        Some(match (self.form, self.algorithm) {
+        match (self.form, self.algorithm) {
             (Form::Digest, Algorithm::Adler32) => ("Digest", format!("{name}={sum:08x}")),
             (Form::Digest, Algorithm::Crc32c) => (
                 "Digest",
@@ -89,7 +106,7 @@ impl Want {
                 "Repr-Digest",
                 format!("{name}=:{}:", BASE64.encode(sum.to_be_bytes())),
             ),
-        })
+        }
     }
 }
 
@@ -166,13 +183,53 @@ impl Stated {
         Ok(())
     }
 
+    /// Reads those of the headers of an answer: `Digest`, and `Repr-Digest`. A value that cannot be read is as good as
+    /// none.
+    pub(crate) fn of_answer(digest: &str, repr_digest: &str) -> Self {
+        let mut stated = Self::default();
+        let _ = stated.add_digest(digest);
+        let _ = stated.add_repr_digest(repr_digest);
+        stated
+    }
+
+    /// Returns the first checksum that `other` states otherwise: its name, that of `other`, and the one stated here.
+    pub(crate) fn contradiction(&self, other: &Self) -> Option<(&'static str, u32, u32)> {
+        self.0.iter().find_map(|&(algorithm, stated)| {
+            let mut others = other.0.iter();
+            let (_, found) = others.find(|&&(is, found)| is == algorithm && found != stated)?;
+            Some((algorithm.name(), *found, stated))
+        })
+    }
+
+    /// Returns the checksum by one algorithm.
+    pub(crate) fn get(&self, algorithm: Algorithm) -> Option<u32> {
+        let mut all = self.0.iter();
+        let found = all.find(|&&(is, _)| is == algorithm);
+        found.map(|&(_, sum)| sum)
+    }
+
+    /// Adds those of `other` that are not stated here.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for &(algorithm, sum) in &other.0 {
+            if self.0.iter().all(|&(is, _)| is != algorithm) {
+                self.0.push((algorithm, sum));
+            }
+        }
+    }
+
+    /// Returns the checksums as text, such as `adler32=03da0195`, each once.
+    pub(crate) fn texts(&self) -> BTreeSet<String> {
+        let texts = self.0.iter();
+        texts
+            .map(|(algorithm, sum)| format!("{}={sum:08x}", algorithm.name()))
+            .collect()
+    }
+
     /// Returns the first checksum that is not that of `sums`: its name, the one found, and the one stated.
     pub(crate) fn first_difference(&self, sums: &Sums) -> Option<(&'static str, u32, u32)> {
         self.0.iter().find_map(|&(algorithm, stated)| {
             let found = algorithm.of(sums)?;
-            let mut names = NAMES.iter().filter(|(_, known)| *known == algorithm);
-            let name = names.next().map_or("", |(name, _)| name);
-            (found != stated).then_some((name, found, stated))
+            (found != stated).then_some((algorithm.name(), found, stated))
         })
     }
 }

@@ -32,9 +32,16 @@ const REFUSED: Metric = Metric::counter(
 )
 .labels(&["reason"])
 .advice(
-    "`connections`: more at once than allowed. `head`: heads that are no HTTP, too long, or ambiguous. `slow`: clients \
+    "`connections`: more at once than allowed, all with requests. `idle`: those without one, put off for new clients. \
+     `head`: heads that are no HTTP, too long, or ambiguous. `slow`: clients \
      that held a connection and did not move. `tls`: handshakes that failed",
 );
+const ELSEWHERE: Metric = Metric::counter(
+    "file_server_elsewhere_total",
+    "Requests for files that are not here, by what came of them.",
+)
+.labels(&["outcome"])
+.advice("`redirected`: another server has the file. `missing`: none has it. `unknown`: none that answers has it");
 const CONNECTIONS: Metric = Metric::gauge("file_server_connections", "Open connections.");
 const ACTIVE: Metric = Metric::gauge(
     "file_server_transfers_active",
@@ -50,6 +57,7 @@ pub fn metrics() -> impl Iterator<Item = Metric> {
         REQUESTS,
         BROKEN,
         REFUSED,
+        ELSEWHERE,
         CONNECTIONS,
         ACTIVE,
     ]
@@ -78,14 +86,16 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Connections,
+    Idle,
     Head,
     Slow,
     Tls,
 }
 
 impl Refused {
-    const ALL: [(Self, &'static str); 4] = [
+    const ALL: [(Self, &'static str); 5] = [
         (Self::Connections, "connections"),
+        (Self::Idle, "idle"),
         (Self::Head, "head"),
         (Self::Slow, "slow"),
         (Self::Tls, "tls"),
@@ -100,6 +110,9 @@ pub(crate) struct Counts {
     requests: Vec<Arc<Counter>>,
     pub(crate) broken: Arc<Counter>,
     refused: Vec<Arc<Counter>>,
+    redirected: Arc<Counter>,
+    missing: Arc<Counter>,
+    unknown: Arc<Counter>,
     pub(crate) connections: Arc<Gauge>,
     pub(crate) active: Arc<Gauge>,
 }
@@ -121,6 +134,9 @@ impl Counts {
             refused: refused
                 .map(|(_, reason)| counter(&REFUSED, &[("reason", reason)]))
                 .collect(),
+            redirected: counter(&ELSEWHERE, &[("outcome", "redirected")]),
+            missing: counter(&ELSEWHERE, &[("outcome", "missing")]),
+            unknown: counter(&ELSEWHERE, &[("outcome", "unknown")]),
             connections: registry.gauge(CONNECTIONS.name, CONNECTIONS.help, &[]),
             active: registry.gauge(ACTIVE.name, ACTIVE.help, &[]),
         }
@@ -138,6 +154,21 @@ impl Counts {
         if let Some(counter) = at.and_then(|at| self.refused.get(at)) {
             counter.increment();
         }
+    }
+
+    /// Counts a request for a file that another server has.
+    pub(crate) fn redirected(&self) {
+        self.redirected.increment();
+    }
+
+    /// Counts a request for a file that no server has, or none of those that answer.
+    pub(crate) fn elsewhere(&self, is_certain: bool) {
+        let counter = if is_certain {
+            &self.missing
+        } else {
+            &self.unknown
+        };
+        counter.increment();
     }
 
     /// Counts a transfer as active while the guard lives.

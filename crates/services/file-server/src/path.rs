@@ -113,6 +113,11 @@ impl TreePath {
         format!("/{path}{end}")
     }
 
+    /// Name or path as it stands in a request, without a slash in front.
+    pub(crate) fn encoded(name: &str) -> String {
+        utf8_percent_encode(name, ENCODED).to_string()
+    }
+
     /// Returns the last name and the path of the folder that it is in; `None` for the folder that is served.
     pub(crate) fn split(&self) -> Option<(Self, &str)> {
         if self.text.is_empty() {

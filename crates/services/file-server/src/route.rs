@@ -7,6 +7,7 @@ use crate::dav;
 use crate::get;
 use crate::head::Head;
 use crate::path::TreePath;
+use crate::replica;
 use crate::rights::{Need, Rights};
 use crate::site::Site;
 use crate::third_party;
@@ -36,6 +37,17 @@ pub(crate) async fn respond(site: &Arc<Site>, head: &Head, body: &mut Body<'_>) 
             Err(answer) => return answer,
         },
     };
+    if let Some(front) = &site.front {
+        return front
+            .respond(
+                (&site.counts, site.is_writable),
+                head,
+                &path,
+                rights.as_deref(),
+                body,
+            )
+            .await;
+    }
     if let Some(rights) = &rights
         && let Err(answer) = allowed(site, rights, head, &path)
     {
@@ -44,7 +56,18 @@ pub(crate) async fn respond(site: &Arc<Site>, head: &Head, body: &mut Body<'_>) 
     match method {
         "GET" | "HEAD" => {
             let answer = get::answer(&site.tree, &path, head);
-            change::with_checksum(site, &path, head, answer).await
+            if let Some(replicas) = site.replicas.as_ref().filter(|_| answer.status == 404) {
+                let known = (&*site.tree, &site.sums, &site.counts);
+                return replica::elsewhere(replicas, known, &path, head, answer).await;
+            }
+            let answer = change::with_checksum(site, &path, head, answer).await;
+            match &site.replicas {
+                None => answer,
+                Some(replicas) => {
+                    let known = (&*site.tree, &site.sums, site.tls.is_some());
+                    replica::listed(replicas, known, &path, head, answer).await
+                }
+            }
         }
         // A whole tree could be without end for server and client (RFC 4918, section 9.1).
         "PROPFIND"

@@ -5,6 +5,7 @@ use crate::connection;
 use crate::metrics::Refused;
 use crate::site::Site;
 use crate::worker::Worker;
+use socket2::SockRef;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,6 +20,12 @@ use tracing::{debug, warn};
 const TICK: Duration = Duration::from_secs(1);
 /// Pause after an accept that failed: what is short is not there again at once.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Connections that may hold as much as the kernel gives them: few are fastest so.
+const UNBOUNDED_MAX: usize = 64;
+/// Bytes that all further ones may hold unsent, and bounds of each.
+const UNSENT_BYTES: usize = 256 << 20;
+const UNSENT_BYTES_MIN: usize = 64 << 10;
+const UNSENT_BYTES_MAX: usize = 256 << 10;
 /// Connections to the page at once; a further one waits.
 const PAGE_CONNECTIONS_MAX: usize = 16;
 
@@ -90,7 +97,8 @@ async fn serve_page(worker: Rc<Worker>, listener: TcpListener) {
 fn begin(worker: &Rc<Worker>, socket: TcpStream, peer: SocketAddr) {
     let site = worker.site.clone();
     let open = site.open.fetch_add(1, Ordering::Relaxed);
-    if open >= site.limits.connections_max {
+    bound_unsent(&socket, open + 1);
+    if open >= site.limits.connections_max && !worker.makes_room() {
         site.open.fetch_sub(1, Ordering::Relaxed);
         site.counts.refused(Refused::Connections);
         debug!(%peer, "Refused a connection: there are too many");
@@ -105,6 +113,17 @@ fn begin(worker: &Rc<Worker>, socket: TcpStream, peer: SocketAddr) {
         site.open.fetch_sub(1, Ordering::Relaxed);
         worker.ended.notify_one();
     });
+}
+
+/// Bounds what the kernel holds for a client that does not take it, where there are many: all of them together could
+/// use up the memory that it has for TCP, and then it drops packets of every connection of the machine.
+fn bound_unsent(socket: &TcpStream, open: usize) {
+    if open > UNBOUNDED_MAX {
+        let bytes = (UNSENT_BYTES / open).clamp(UNSENT_BYTES_MIN, UNSENT_BYTES_MAX);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        // Without it the client is served all the same.
+        let _ = SockRef::from(socket).set_tcp_notsent_lowat(bytes);
+    }
 }
 
 /// Answers a connection that is one too many, without reading its request.

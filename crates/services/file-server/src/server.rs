@@ -2,9 +2,11 @@
 
 use crate::config::FileServerConfig;
 use crate::dav::Dav;
+use crate::front::Front;
 use crate::metrics::Counts;
 use crate::outside::{CaError, is_safe};
 use crate::peer::Peers;
+use crate::replica::Replicas;
 use crate::serve;
 use crate::site::{Site, Stop};
 use crate::sums::SumStore;
@@ -62,6 +64,12 @@ pub enum FileServerError {
     /// Issuer of tokens whose keys could be replaced on their way.
     #[error("found the issuer {0:?}, expected a URL with https")]
     Issuer(String),
+    /// Store that cannot be served.
+    #[error("cannot serve the store: {0}")]
+    Store(String),
+    /// Address that no other server of the service can have.
+    #[error("cannot send clients to a peer: {0}")]
+    Peer(String),
     /// Authorities that other servers are checked by.
     #[error(transparent)]
     Ca(#[from] CaError),
@@ -107,7 +115,19 @@ impl FileServer {
         if let Some(address) = in_clear.find(is_open).filter(|_| !config.is_insecure) {
             return Err(FileServerError::Clear(address));
         }
-        let tree = Tree::open(&config.folder).map_err(|source| FileServerError::Folder {
+        let front = match &config.store {
+            None => None,
+            // What is behind is named by the operator, and may be on this machine.
+            Some(store) => {
+                let client = Peers::new(config.ca.as_deref(), config.is_insecure, true)?;
+                Some(Front::new(store, client).map_err(FileServerError::Store)?)
+            }
+        };
+        let tree = match front {
+            None => Tree::open(&config.folder),
+            Some(_) => Tree::nothing(),
+        };
+        let tree = tree.map_err(|source| FileServerError::Folder {
             folder: config.folder.clone(),
             source,
         })?;
@@ -127,16 +147,18 @@ impl FileServer {
                 Some(Arc::new(Guard::new(tokens, config.ca.as_deref())?))
             }
         };
-        let peers = match config.has_third_party {
-            true => {
-                let is_local = !is_open(&config.listen);
-                Some(Peers::new(
-                    config.ca.as_deref(),
-                    config.is_insecure,
-                    is_local,
-                )?)
+        let client = || {
+            let is_local = !is_open(&config.listen);
+            Peers::new(config.ca.as_deref(), config.is_insecure, is_local)
+        };
+        let peers = config.has_third_party.then(client).transpose()?;
+        let has_replicas = !config.replicas.is_empty() || config.follows_shipped;
+        let replicas = match has_replicas.then(client).transpose()? {
+            None => None,
+            Some(client) => {
+                let made = Replicas::new(&config.replicas, config.follows_shipped, client);
+                Some(made.map_err(FileServerError::Peer)?)
             }
-            false => None,
         };
         let threads = match config.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -160,7 +182,9 @@ impl FileServer {
             tree,
             name: config.name.clone(),
             limits,
+            front,
             peers,
+            replicas,
             guard,
             tls,
             registry: registry.clone(),

@@ -2,8 +2,10 @@
 
 use crate::config::Limits;
 use crate::dav::Dav;
+use crate::front::Front;
 use crate::metrics::Counts;
 use crate::peer::Peers;
+use crate::replica::Replicas;
 use crate::sums::SumStore;
 use crate::tokens::Guard;
 use crate::tree::Tree;
@@ -26,6 +28,10 @@ pub(crate) struct Site {
     pub(crate) limits: Limits,
     /// Servers that files are copied from and to; `None`: no such copies.
     pub(crate) peers: Option<Peers>,
+    /// Store whose files are served; `None`: those of the folder are.
+    pub(crate) front: Option<Front>,
+    /// Servers that have copies of files; `None`: what is not here is nowhere.
+    pub(crate) replicas: Option<Replicas>,
     pub(crate) guard: Option<Arc<Guard>>,
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) registry: Arc<Registry>,

@@ -104,6 +104,24 @@ impl Stream {
                 }
                 self.write(end.as_bytes(), false).await
             }
+            Content::Stream { flow, length } => {
+                watched.enter(Phase::Working, Instant::now());
+                let mut left = *length;
+                while let Some(bytes) = flow.next().await {
+                    let bytes = bytes?;
+                    // More than was stated would be taken for the next answer.
+                    let most = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+                    watched.enter(Phase::Sending, Instant::now());
+                    self.write(&bytes[..most], false).await?;
+                    watched.enter(Phase::Working, Instant::now());
+                    meter.sent(most as u64);
+                    left -= most as u64;
+                }
+                match left {
+                    0 => Ok(()),
+                    _ => Err(io::ErrorKind::UnexpectedEof.into()),
+                }
+            }
             Content::Flow(flow) => {
                 if flow.is_paced {
                     watched.enter(Phase::Working, Instant::now());

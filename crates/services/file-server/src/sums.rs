@@ -3,7 +3,7 @@
 use crate::path::TreePath;
 use crate::tree::Tree;
 use rustix::fs::{Stat, XattrFlags, fgetxattr, fsetxattr, fstat};
-use sheaf_stream_files::{Catalogue, FileRow, FileState};
+use sheaf_stream_files::{Catalogue, CatalogueError, FileRow, FileState, Place};
 use sheaf_write::{Kinds, Summing, Sums};
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -118,8 +118,38 @@ impl SumStore {
         }
     }
 
+    /// Returns the destinations that have a file, as the catalogue in its folder knows them.
+    pub(crate) fn shipped_to(&self, tree: &Tree, path: &TreePath) -> Vec<String> {
+        let of = |catalogue: &Catalogue, name: &str| catalogue.places(Some(name));
+        let places = self.ask(tree, path, of).unwrap_or_default();
+        let places = places.into_iter().map(|(_, place)| place);
+        places
+            .filter(Place::has_it)
+            .map(|place| place.destination)
+            .collect()
+    }
+
     /// Asks the catalogue in the folder of the file.
     fn of_catalogue(&self, tree: &Tree, path: &TreePath, stat: &Stat) -> Option<Sums> {
+        let row = self.ask(tree, path, Catalogue::get)?;
+        let is_of_this = |row: &FileRow| {
+            let modified_ns = stat.st_mtime * 1_000_000_000 + stat.st_mtime_nsec as i64;
+            row.state != FileState::Open
+                && row.sums.bytes == stat.st_size.unsigned_abs()
+                && row
+                    .closed_ns
+                    .is_some_and(|closed_ns| modified_ns <= closed_ns)
+        };
+        row.filter(is_of_this).map(|row| row.sums)
+    }
+
+    /// Puts a question to the catalogue in the folder of a file; `None` if there is none, or none that can be read.
+    fn ask<T>(
+        &self,
+        tree: &Tree,
+        path: &TreePath,
+        question: impl FnOnce(&Catalogue, &str) -> Result<T, CatalogueError>,
+    ) -> Option<T> {
         let (folder, name) = path.split()?;
         let place = tree.path().join(folder.as_str());
         let mut catalogues = self
@@ -136,21 +166,12 @@ impl SumStore {
             }
             catalogues.insert(folder.as_str().to_owned(), catalogue);
         }
-        let row = catalogues.get(folder.as_str())?.get(name);
-        let Ok(row) = row else {
+        let answer = question(catalogues.get(folder.as_str())?, name);
+        if answer.is_err() {
             // Replaced or damaged: opened again by the next request.
             catalogues.remove(folder.as_str());
-            return None;
-        };
-        let is_of_this = |row: &FileRow| {
-            let modified_ns = stat.st_mtime * 1_000_000_000 + stat.st_mtime_nsec as i64;
-            row.state != FileState::Open
-                && row.sums.bytes == stat.st_size.unsigned_abs()
-                && row
-                    .closed_ns
-                    .is_some_and(|closed_ns| modified_ns <= closed_ns)
-        };
-        row.filter(is_of_this).map(|row| row.sums)
+        }
+        answer.ok()
     }
 }
 

@@ -178,16 +178,13 @@ fn asking(headers: &HeaderMap) -> HeaderMap {
 
 /// Reads the checksums that the other server tells.
 fn told(reply: &Reply) -> Stated {
-    let mut stated = Stated::default();
     let list = |name: &str| {
         let values = reply.response.headers().get_all(name).into_iter();
         let texts: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
         texts.join(", ")
     };
-    // One that cannot be read is as good as none; whether that is a failure the client has said.
-    let _ = stated.add_digest(&list("digest"));
-    let _ = stated.add_repr_digest(&list("repr-digest"));
-    stated
+    // Whether it is a failure that there is none the client has said.
+    Stated::of_answer(&list("digest"), &list("repr-digest"))
 }
 
 /// Reads the length that the other server states.

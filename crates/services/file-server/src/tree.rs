@@ -153,6 +153,20 @@ impl Tree {
         Ok(tree)
     }
 
+    /// Opens a folder that is empty and has no name, so that nothing is ever in it.
+    ///
+    /// # Errors
+    ///
+    /// The reason of the kernel why there can be none.
+    pub(crate) fn nothing() -> io::Result<Self> {
+        let name = format!("sheaf-nothing-{:032x}", crate::chance::draw());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path)?;
+        let tree = Self::open(&path);
+        std::fs::remove_dir(&path)?;
+        tree
+    }
+
     /// Path of the folder on this machine.
     pub(crate) fn path(&self) -> &Path {
         &self.path

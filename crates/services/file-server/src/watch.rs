@@ -61,6 +61,12 @@ impl Watched {
         self.phase.get()
     }
 
+    /// Returns since when the connection is without a request; `None` if it has one, or is about to end.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.phase.get() == Phase::Idle && !self.is_late.get();
+        is_idle.then(|| self.since.get())
+    }
+
     /// Puts the client off if it is late.
     pub(crate) fn tick(&self, now: Instant, limits: &Limits) {
         let span = now.saturating_duration_since(self.since.get());

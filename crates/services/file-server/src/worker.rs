@@ -1,6 +1,7 @@
 //! State of a thread that serves: the watch over its connections, and the date.
 
 use crate::answer::Answer;
+use crate::metrics::Refused;
 use crate::site::Site;
 use crate::watch::{Phase, Watched};
 use httpdate::HttpDate;
@@ -11,11 +12,16 @@ use std::time::{Instant, SystemTime};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+/// Idle connections that are put off at once where there are too many.
+const PUT_OFF_AT_ONCE: usize = 64;
+
 /// State of a thread that its connections share.
 pub(crate) struct Worker {
     pub(crate) site: Arc<Site>,
     watched: RefCell<Vec<Weak<Watched>>>,
     is_stopping: Cell<bool>,
+    /// Connections that were put off for new ones, which have not yet come.
+    room: Cell<usize>,
     /// Notified at the end of each connection.
     pub(crate) ended: Notify,
     /// Second since 1970, and the date of headers in it.
@@ -28,6 +34,7 @@ impl Worker {
             site,
             watched: RefCell::default(),
             is_stopping: Cell::new(false),
+            room: Cell::new(0),
             ended: Notify::new(),
             date: RefCell::default(),
         }
@@ -72,6 +79,8 @@ impl Worker {
     /// Looks at all connections, and puts off clients that are late.
     pub(crate) fn tick(&self) {
         let now = Instant::now();
+        // What was not taken is gone with the connections that ended.
+        self.room.set(0);
         self.watched.borrow_mut().retain(|watched| {
             let watched = watched.upgrade();
             if let Some(watched) = &watched {
@@ -79,6 +88,33 @@ impl Worker {
             }
             watched.is_some()
         });
+    }
+
+    /// Puts off the connections that have been without a request for longest, so that clients with one get a place.
+    /// Returns whether there is one.
+    pub(crate) fn makes_room(&self) -> bool {
+        if self.room.get() == 0 {
+            let mut idle: Vec<(Instant, Rc<Watched>)> = {
+                let watched = self.watched.borrow();
+                let watched = watched.iter().filter_map(Weak::upgrade);
+                watched
+                    .filter_map(|one| Some((one.idle_since()?, one)))
+                    .collect()
+            };
+            // Many at once: one look at all connections for each new one would cost more than the attack.
+            let count = idle.len().div_ceil(16).min(PUT_OFF_AT_ONCE);
+            if count == 0 {
+                return false;
+            }
+            idle.select_nth_unstable_by_key(count - 1, |(since, _)| *since);
+            for (_, one) in &idle[..count] {
+                one.end();
+                self.site.counts.refused(Refused::Idle);
+            }
+            self.room.set(count);
+        }
+        self.room.set(self.room.get() - 1);
+        true
     }
 
     /// Ends the connections that wait for a request.

@@ -3,11 +3,13 @@
 //! [`farm`] measures a whole farm and, in turn with it, a plain pair of TCP sockets; [`transport`] measures the
 //! transport alone beside plain TCP and other libraries; [`monitor`] measures the collector beside other servers,
 //! [`paper`] asks again what the monitoring paper asked, [`mod@write`] measures the writer beside `fio`, and
-//! [`serve`] loads servers behind one address beside `HAProxy`. The first three keep their processes on CPUs (`cpus`)
+//! [`serve`] loads servers behind one address beside `HAProxy`, and [`hostile`] attacks a
+//! file server. The first three keep their processes on CPUs (`cpus`)
 //! and drop runs in which the machine was busy with others; all open their reports with the same facts (`report`).
 
 mod cpus;
 pub mod farm;
+pub mod hostile;
 pub mod monitor;
 pub mod paper;
 mod report;

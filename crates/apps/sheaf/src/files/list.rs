@@ -3,6 +3,7 @@
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use sheaf_stream_files::{Catalogue, FileRow, FileState, Label, ShipState, Wanted};
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// List files with their sizes, rates and checksums; a writer may be running.
 ///
 /// Of an open file records, bytes and checksum are those at its last sync, and `age` is the time since it was opened.
-/// `shipped` is how far `sheaf ship` is with it, of several destinations the one that is least far.
+/// `shipped` is how far `sheaf ship` is with it, of several destinations the one that is least far; `places` of the
+/// JSON names all of them, with the state of the file at each.
 #[derive(Debug, clap::Args)]
 #[group(id = "list")]
 pub(crate) struct Args {
@@ -85,6 +87,14 @@ fn print(
     let (mut files, mut bytes, mut records) = (0_u64, 0_u64, 0_u64);
     for (folder, catalogue) in catalogues {
         let mut printed = Ok(());
+        let mut places: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        if args.json {
+            for (file, place) in catalogue.places(None).map_err(io::Error::other)? {
+                let place =
+                    json!({ "destination": place.destination, "state": place.state.name() });
+                places.entry(file).or_default().push(place);
+            }
+        }
         let each = catalogue.each(wanted, |row, shipped| {
             if printed.is_err() {
                 return;
@@ -93,7 +103,9 @@ fn print(
             bytes += row.sums.bytes;
             records += row.records;
             printed = if args.json {
-                writeln!(out, "{}", json_of(folder, row, shipped))
+                let mut facts = json_of(folder, row, shipped);
+                facts["places"] = json!(places.remove(&row.file).unwrap_or_default());
+                writeln!(out, "{facts}")
             } else {
                 let head = match files {
                     1 => out.write_all(header().as_bytes()),

@@ -123,20 +123,34 @@ fn clients_that_do_not_move_are_put_off() {
 
 #[test]
 fn connections_beyond_the_bound_are_refused() {
-    let site = Site::start(|config| config.limits.connections_max = 2);
+    let site = Site::start(|config| {
+        config.limits.connections_max = 2;
+        config.is_writable = true;
+        config.threads = 1;
+    });
     site.write("a", b"x");
     let mut held: Vec<_> = (0..2).map(|_| site.connect()).collect();
     for client in &mut held {
-        assert_eq!(client.ask("GET", "/a", "").status, 200);
+        let head = "Host: t\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n";
+        client.send(format!("PUT /b HTTP/1.1\r\n{head}"));
+        assert_eq!(client.reply("PUT").status, 100);
     }
-    let mut further = site.connect();
-    let refused = further.reply("GET");
-    assert_eq!(
-        (refused.status, refused.get("retry-after")),
-        (503, Some("1"))
-    );
-    held.pop();
-    site.await_metric("file_server_connections 1");
+    // With a request under way none is put off.
+    let refused = site.connect().reply("GET");
+    let shown = (refused.status, refused.get("retry-after"));
+    assert_eq!(shown, (503, Some("1")));
+    for client in &mut held {
+        client.send("x");
+        assert!(client.reply("PUT").status < 300);
+    }
+    // The one that has been without a request for longest makes room for a client that has one.
     let mut next = site.connect();
     assert_eq!(next.ask("GET", "/a", "").status, 200);
+    assert!(held[0].is_closed());
+    assert_eq!(held[1].ask("GET", "/a", "").status, 200);
+    site.await_metric("file_server_refused_total{reason=\"idle\"} 1");
+    held.pop();
+    site.await_metric("file_server_connections 1");
+    let mut last = site.connect();
+    assert_eq!(last.ask("GET", "/a", "").status, 200);
 }

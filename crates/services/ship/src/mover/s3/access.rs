@@ -41,7 +41,11 @@ impl fmt::Debug for S3Keys {
 
 impl S3Access {
     /// Returns the keys as they are now.
-    pub(super) fn keys_now(&self, destination: &str) -> Result<S3Keys, DestinationError> {
+    ///
+    /// # Errors
+    ///
+    /// [`DestinationError`] if there are none, or their file cannot be read.
+    pub fn keys_now(&self, destination: &str) -> Result<S3Keys, DestinationError> {
         match (&self.credentials_file, &self.keys) {
             (Some(path), _) => read(path),
             (None, Some(keys)) => Ok(keys.clone()),
