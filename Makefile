@@ -3,11 +3,12 @@
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DEMO_ARGS ?= --duration 30s
 
-.PHONY: help demo demo-serve test
+.PHONY: help demo demo-serve bpf test
 
 help:
 	@echo 'make demo   build the release binary and run a farm on this machine for 30 s; DEMO_ARGS="--rate lhc" for other flags'
 	@echo 'make demo-serve   build it and show the whole way of TFs: built, written, fetched while a server is drained'
+	@echo 'make bpf    build the BPF program of the plane tc; needs clang and the headers of libbpf'
 	@echo 'make test   set this machine up and run all that CI runs: format, lints, docs, tidy, tests'
 
 demo:
@@ -20,6 +21,14 @@ demo-serve:
 	cargo build --release --locked --bin sheaf
 	$(TARGET_DIR)/release/sheaf serve demo $(DEMO_SERVE_ARGS)
 
-test:
+# The program of the plane `tc`. A director finds it beside the folders of profiles, or in /usr/lib/sheaf.
+bpf: $(TARGET_DIR)/bpf/sheaf-direct.bpf.o
+
+$(TARGET_DIR)/bpf/sheaf-direct.bpf.o: crates/io/planes/bpf/direct.bpf.c
+	@scripts/setup.sh bpf
+	@mkdir -p $(@D)
+	clang -O2 -g -Wall -Wextra -Werror -target bpf -mcpu=v3 -I/usr/include/$$(cc -dumpmachine) -c $< -o $@
+
+test: bpf
 	@scripts/setup.sh test
 	cargo xtask check

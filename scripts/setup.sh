@@ -1,17 +1,18 @@
 #!/bin/sh
 # Brings this machine to where `make demo` or `make test` works, or says in one line what is missing.
 #
-#     scripts/setup.sh demo|test|zookeeper|kafka|spark|s3|guest
+#     scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|guest
 #
 # Installs Debian packages when it runs as root, and builds the pages of web/ where there is Node.js. `test` and
 # `zookeeper` fetch the jars of a ZooKeeper server, `test` and `kafka` those of a broker of Kafka, `test` and `spark`
-# PySpark, `test` and `s3` SeaweedFS, `test` and `guest` a kernel for emulated guests; `test` builds mdBook. Asks
-# nothing; a second call does nothing.
+# PySpark, `test` and `s3` SeaweedFS, `test` and `guest` a kernel for emulated guests; `bpf` installs what `make bpf`
+# needs; `test` builds mdBook. Asks nothing; a second call does nothing.
 set -eu
 cd "$(dirname "$0")/.."
 
 # command:package, for what tests need beyond Rust, a C compiler and make. One place: add here. nginx, XRootD and
-# GridFTP are servers behind a director; curl, xrdcp, davix-get, gfal-copy and globus-url-copy are their clients.
+# GridFTP are servers behind a director; curl, xrdcp, davix-get, gfal-copy and globus-url-copy are their clients. clang
+# compiles the BPF program of the plane `tc`, with two headers of libbpf.
 test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     nft:nftables ip:iproute2 tc:iproute2 faketime:faketime
     ssh:openssh-client sshd:openssh-server ansible-playbook:ansible-core promtool:prometheus
@@ -22,11 +23,12 @@ test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     xrootd:xrootd-server xrdcp:xrootd-client curl:curl litmus:litmus openssl:openssl
     davix-get:davix gfal-copy:gfal2-util-scripts
     globus-gridftp-server:globus-gridftp-server-progs globus-url-copy:globus-gass-copy-progs
-    qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio'
+    clang:clang qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio'
 
 # file:package, for what is no command: real ZeroMQ, for C and for Debian's Python; plugins of gfal-copy by protocol.
 gfal_plugins=/usr/lib/$(uname -m)-linux-gnu/gfal2-plugins/libgfal_plugin
-test_files="/usr/include/zmq.h:libzmq3-dev /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq
+bpf_files=/usr/include/bpf/bpf_helpers.h:libbpf-dev
+test_files="/usr/include/zmq.h:libzmq3-dev $bpf_files /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq
     ${gfal_plugins}_file.so:gfal2-plugin-file ${gfal_plugins}_gridftp.so:gfal2-plugin-gridftp
     ${gfal_plugins}_http.so:gfal2-plugin-http ${gfal_plugins}_xrootd.so:gfal2-plugin-xrootd"
 
@@ -60,7 +62,7 @@ need_packages() {
     for entry in $test_files; do
         [ -f "${entry%%:*}" ] || missing="$missing ${entry##*:}"
     done
-    python3 -c 'import ensurepip' >/dev/null 2>&1 || missing="$missing python3-venv"
+    [ "${1:-}" = bpf ] || python3 -c 'import ensurepip' >/dev/null 2>&1 || missing="$missing python3-venv"
     [ -n "$missing" ] || return 0
     if [ "$(id -u)" -ne 0 ] || ! has apt-get; then
         fail "missing:$missing; as root on Debian: apt-get install$missing"
@@ -301,6 +303,11 @@ test)
     need_mdbook
     need_pages
     ;;
+bpf)
+    test_packages='clang:clang cc:build-essential'
+    test_files=$bpf_files
+    need_packages bpf
+    ;;
 zookeeper)
     need_packages
     need_zookeeper
@@ -322,7 +329,7 @@ guest)
     need_guest
     ;;
 *)
-    echo 'usage: scripts/setup.sh demo|test|zookeeper|kafka|spark|s3|guest' >&2
+    echo 'usage: scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|guest' >&2
     exit 2
     ;;
 esac

@@ -1,4 +1,5 @@
-//! An emulated machine with Debian's kernel for clouds, for what the kernel of this machine does not have: IPVS.
+//! An emulated machine with Debian's kernel for clouds, for what the kernel of this machine does not have: IPVS,
+//! and the age of Linux 6.1.
 //!
 //! The guest has no disk and no network card: a file system in memory holds this test program, the binary, the tools
 //! of networks, and the kernel modules that tests need. It runs one test of this program and prints to its serial port.
@@ -24,16 +25,31 @@ const TOOLS: [(&str, &str); 4] = [
 /// Programs that the guest gets beside those of the tests.
 const PROGRAMS: [&str; 5] = ["sh", "ip", "tc", "nft", "busybox"];
 /// Modules of the kernel, with those that they need.
-const MODULES: [&str; 6] = [
+const MODULES: [&str; 8] = [
     "veth",
     "bridge",
     "tcp_diag",
     "nf_tables",
     "ip_vs",
     "ip_vs_mh",
+    "sch_ingress",
+    "cls_bpf",
 ];
 /// Word before the exit status of the test, on the serial port.
 const END: &str = "GUEST-ENDS-WITH";
+/// Variable that tests in the guest find.
+const MARK: &str = "SHEAF_TEST_GUEST";
+
+/// Whether this is the guest, which is slow.
+pub(crate) fn is_here() -> bool {
+    std::env::var_os(MARK).is_some()
+}
+
+/// Program of the plane `tc`, where `make bpf` puts it.
+pub(crate) fn bpf_program() -> PathBuf {
+    let target = Path::new(PROGRAM).ancestors().nth(2).expect("target");
+    target.join("bpf/sheaf-direct.bpf.o")
+}
 
 /// Ends the emulator when dropped.
 struct Emulator(Child);
@@ -146,6 +162,10 @@ impl Guest {
             }
             copy(&file, root);
         }
+        let program = bpf_program();
+        if program.is_file() {
+            copy(&program, root);
+        }
         let mut load = String::new();
         for module in self.modules() {
             let name = module.file_name().expect("a file").to_string_lossy();
@@ -154,10 +174,10 @@ impl Guest {
         }
         let init = format!(
             "#!/bin/sh\n\
-             export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ TMPDIR=/tmp CI=1\n\
+             export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ TMPDIR=/tmp CI=1 {MARK}=1\n\
              busybox mount -t proc proc /proc\nbusybox mount -t sysfs sys /sys\n\
              busybox mount -t devtmpfs dev /dev\nbusybox mount -t tmpfs run /run\n\
-             busybox mount -t tmpfs tmp /tmp\n{load}ip link set lo up\n\
+             busybox mount -t tmpfs tmp /tmp\n{load}ip link set lo up\nulimit -n 16384\n\
              {} --exact {test} --ignored --nocapture\n\
              echo {END} $?\nbusybox poweroff -f\n",
             this.display()

@@ -1,6 +1,7 @@
 //! Directors, servers and clients in namespaces: no connection breaks by a drain, a director that dies, a server that
 //! comes back.
 
+mod bpf;
 mod by_client;
 pub(crate) mod held;
 
@@ -119,15 +120,17 @@ impl Stage {
     }
 
     fn write_config(&self, plane: &str, keys: &str, has_agents: bool) {
+        // A plane with places of its own has that behind a slash.
+        let (plane, mode) = plane.split_once('/').unwrap_or((plane, "tc"));
         let mut text = format!(
-            "[director]\nplane = \"{plane}\"\ninterface = \"eth0\"\nstate = \"{}\"\nfolder = \"{}\"\non_stop = \"undo\"\n[[service]]\nname = \"files\"\n\
+            "[director]\nplane = \"{plane}\"\nbpf = {{ mode = \"{mode}\" }}\ninterface = \"eth0\"\nstate = \"{}\"\nfolder = \"{}\"\non_stop = \"undo\"\n[[service]]\nname = \"files\"\n\
              addresses = [\"{}\", \"{}\"]\nport = {PORT}\n{keys}\n",
             self.folder.path().join("state.json").display(),
             self.folder.path().join("run").display(),
             self.site.virtual_v4(),
             self.site.virtual_v6()
         );
-        if plane == "ipvs" {
+        if guest::is_here() {
             // An emulated guest is slow.
             text += "health = { every_ms = 1000, timeout_ms = 5000 }\n";
         }

@@ -28,7 +28,7 @@ fn clients_of(held: &[Held]) -> BTreeMap<IpAddr, String> {
 }
 
 /// Runs the suite of planes where all connections of a client go to one server.
-fn contract_by_client(plane: &str, is_explained: bool) {
+pub(super) fn contract_by_client(plane: &str, is_explained: bool) {
     let _turn = farm_turn();
     let mut stage = Stage::build_with((3, HOSTS), plane, "affinity = \"client\"", true);
     stage.start_director();

@@ -77,6 +77,19 @@ pub enum PlaneError {
         /// Error of the operating system.
         error: std::io::Error,
     },
+    /// Program that is too old, or made without a part that a plane needs.
+    #[error("found {tool} {found}, expected {expected}")]
+    Version {
+        /// Program.
+        tool: &'static str,
+        /// Version as found, or the part that is missing.
+        found: String,
+        /// Version that does.
+        expected: &'static str,
+    },
+    /// Kernel without the scheduler of IPVS.
+    #[error("this kernel has ip_vs without its scheduler mh (modprobe ip_vs_mh)")]
+    NoScheduler,
     /// Kernel without IPVS.
     #[error("this kernel has no ip_vs (modprobe ip_vs)")]
     NoIpvs,
@@ -97,6 +110,60 @@ pub enum PlaneError {
         found: String,
         /// Value that fits.
         expected: &'static str,
+    },
+    /// Interface that is not there.
+    #[error("found no interface {found:?}: {error}")]
+    NoInterface {
+        /// Name as found.
+        found: String,
+        /// Error of the operating system.
+        error: std::io::Error,
+    },
+    /// Program of BPF that is not there.
+    #[error(
+        "found no BPF program at {places}; make bpf builds it (on Debian: apt-get install clang libbpf-dev)"
+    )]
+    NoProgram {
+        /// Paths that were looked at.
+        places: String,
+    },
+    /// Program of BPF that the kernel has refused.
+    #[error("the kernel refused the BPF program {path}: {text}")]
+    Program {
+        /// Path of the program.
+        path: std::path::PathBuf,
+        /// Reason, and the end of what the verifier wrote.
+        text: String,
+    },
+    /// Driver without XDP.
+    #[error(
+        "the driver of {interface} refused XDP ({error}), expected mode = \"xdp-generic\" or \"tc\""
+    )]
+    Native {
+        /// Interface.
+        interface: String,
+        /// Error of the operating system.
+        error: std::io::Error,
+    },
+    /// Interface whose place of XDP is taken.
+    #[error(
+        "found program {found} of XDP on {interface}, expected none: XDP takes one service for each interface, mode = \"tc\" several; ip link set dev {interface} xdp off removes it"
+    )]
+    Busy {
+        /// Interface.
+        interface: String,
+        /// Number of the program in the kernel.
+        found: u32,
+    },
+    /// More of something than a program has room for.
+    #[error("found {found} {what}, expected at most {most}")]
+    TooMany {
+        /// Thing.
+        what: &'static str,
+        /// Number of them.
+        found: usize,
+        /// Most of them.
+        most: usize,
     },
     /// Process that cannot be stopped.
     #[error("{tool} cannot be stopped: {error}")]

@@ -152,6 +152,28 @@ fn has_account() -> bool {
     rustix::process::geteuid().is_root() && accounts.lines().any(|line| line.starts_with(&prefix))
 }
 
+/// Checks what `haproxy -vv` prints: a version whose servers are added at its socket, and Lua.
+fn check_version(text: &str) -> Result<String, PlaneError> {
+    let wrong = |found: &str| PlaneError::Version {
+        tool: HAPROXY.name,
+        found: found.to_owned(),
+        expected: "2.6 or later, with Lua",
+    };
+    let mut lines = text.lines();
+    let words = lines.next().and_then(|line| line.split_once("version "));
+    let (_, words) = words.ok_or_else(|| wrong("without a version"))?;
+    let version = words.split(' ').next().unwrap_or_default();
+    let mut numbers = version.split('.').map(|part| part.parse::<u32>().ok());
+    let pair = (numbers.next().flatten(), numbers.next().flatten());
+    if pair < (Some(2), Some(6)) {
+        return Err(wrong(version));
+    }
+    match text.contains("Built with Lua") {
+        true => Ok(format!("HAProxy {version} with Lua")),
+        false => Err(wrong(&format!("{version} without Lua"))),
+    }
+}
+
 impl Plane for Haproxy {
     fn apply(&mut self, wanted: &Wanted) -> Result<(), PlaneError> {
         let service = &wanted.service;
@@ -200,6 +222,10 @@ impl Plane for Haproxy {
         Ok(self.maps.contains_key(service) && self.control(service).pid().is_err())
     }
 
+    fn try_out(&mut self) -> Result<Option<String>, PlaneError> {
+        check_version(&HAPROXY.run(&["-vv"], "")?).map(Some)
+    }
+
     fn undo(&mut self, service: &str) -> Result<(), PlaneError> {
         self.maps.remove(service);
         let Ok(pid) = self.control(service).pid() else {
@@ -215,5 +241,31 @@ impl Plane for Haproxy {
         }
         let path = self.place(service);
         fs::remove_dir_all(&path).map_err(|error| PlaneError::File { path, error })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_without_a_part_that_is_needed_are_named() {
+        let text = "HAProxy version 2.6.12-1+deb12u2 2025/04/23 - https://haproxy.org/\nBuilt with Lua version : Lua 5.3.6\n";
+        let found = check_version(text).expect("it does");
+        assert_eq!(found, "HAProxy 2.6.12-1+deb12u2 with Lua");
+        for (text, expected) in [
+            (
+                text.replace("2.6.12", "2.4.22"),
+                "found haproxy 2.4.22-1+deb12u2, expected 2.6",
+            ),
+            (
+                text.replace("Built with Lua", "Built without Lua"),
+                "2.6.12-1+deb12u2 without Lua",
+            ),
+            (String::new(), "found haproxy without a version"),
+        ] {
+            let error = check_version(&text).expect_err("it does not").to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

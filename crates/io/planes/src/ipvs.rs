@@ -15,12 +15,13 @@ mod note;
 
 use crate::error::PlaneError;
 use crate::plane::{Counted, Installed, Plane, PlaneConfig};
+use crate::tool::MODPROBE;
 use kernel::{Kernel, Target};
 use note::Note;
 use sheaf_serve::{Flow, ServerId, Wanted};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tracing::warn;
 
 /// Services of IPVS.
@@ -180,6 +181,16 @@ impl Plane for Ipvs {
         }
     }
 
+    fn try_out(&mut self) -> Result<Option<String>, PlaneError> {
+        Kernel::open()?;
+        // The kernel loads the scheduler with the first service that asks for it.
+        let is_loaded = Path::new("/sys/module/ip_vs_mh").exists();
+        match is_loaded || MODPROBE.run(&["--dry-run", "ip_vs_mh"], "").is_ok() {
+            true => Ok(Some("ip_vs with the scheduler mh".to_owned())),
+            false => Err(PlaneError::NoScheduler),
+        }
+    }
+
     fn undo(&mut self, service: &str) -> Result<(), PlaneError> {
         let path = self.path(service);
         let Some(note) = Note::load(&path)? else {
@@ -196,31 +207,13 @@ impl Plane for Ipvs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheaf_serve::ServerPlace;
-    use std::collections::BTreeSet;
+    use crate::example;
 
     fn wanted() -> Wanted {
-        let place = |number: u32| ServerPlace {
-            name: format!("s{number}"),
-            addresses: vec![
-                format!("10.80.0.1{number}").parse().expect("an address"),
-                format!("fd00::1{number}").parse().expect("an address"),
-            ],
-            port: 80,
-        };
-        let ids = [ServerId(0), ServerId(1), ServerId(2)];
+        let moving = [(3, ServerId(1))].into();
         Wanted {
-            service: "files".to_owned(),
-            addresses: vec!["10.80.0.100".parse().expect("an address")],
-            port: 80,
-            servers: ids.map(|id| (id, place(id.0))).into(),
-            slots: vec![ids[0], ids[1], ids[0], ids[2]],
-            moving: BTreeMap::from([(3, ids[1])]),
-            former: BTreeSet::new(),
-            pins: BTreeMap::new(),
-            held: BTreeSet::new(),
-            affinity: sheaf_serve::Affinity::Connection,
-            further_ports: None,
+            moving,
+            ..example::wanted(3, 80, &[0, 1, 0, 2])
         }
     }
 
@@ -239,12 +232,12 @@ mod tests {
     #[test]
     fn a_server_with_another_port_is_refused() {
         let mut wanted = wanted();
-        wanted.servers.get_mut(&ServerId(1)).expect("s1").port = 81;
+        wanted.servers.get_mut(&ServerId(1)).expect("s-1").port = 81;
         let error = weights(&wanted, wanted.addresses[0]).expect_err("it is refused");
         assert!(
             error
                 .to_string()
-                .contains("\"s1\" has port 81, expected 80")
+                .contains("\"s-1\" has port 81, expected 80")
         );
     }
 }

@@ -1,6 +1,6 @@
 //! Netlink: messages to the kernel, their attributes, and the answers.
 //!
-//! Both protocols that planes speak, generic netlink and that of netfilter, have four bytes in front of the attributes.
+//! Generic netlink and the protocol of netfilter have four bytes in front of the attributes, that of routes has more.
 
 use netlink_packet_core::{
     DefaultNla, Emitable as _, NLA_F_NESTED, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader,
@@ -15,33 +15,33 @@ use std::time::Duration;
 const BUFFER: usize = 64 << 10;
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes in front of the attributes.
+/// Bytes in front of the value of an attribute.
 const HEADER: usize = 4;
 
-/// Message with attributes.
+/// Message with attributes, and `N` bytes in front of them.
 #[derive(Debug)]
-pub(crate) struct Message {
+pub(crate) struct Message<const N: usize = 4> {
     pub(crate) kind: u16,
-    pub(crate) header: [u8; HEADER],
+    pub(crate) header: [u8; N],
     pub(crate) attributes: Vec<u8>,
 }
 
-impl NetlinkSerializable for Message {
+impl<const N: usize> NetlinkSerializable for Message<N> {
     fn message_type(&self) -> u16 {
         self.kind
     }
 
     fn buffer_len(&self) -> usize {
-        HEADER + self.attributes.len()
+        N + self.attributes.len()
     }
 
     fn serialize(&self, buffer: &mut [u8]) {
-        buffer[..HEADER].copy_from_slice(&self.header);
-        buffer[HEADER..].copy_from_slice(&self.attributes);
+        buffer[..N].copy_from_slice(&self.header);
+        buffer[N..].copy_from_slice(&self.attributes);
     }
 }
 
-impl NetlinkDeserializable for Message {
+impl<const N: usize> NetlinkDeserializable for Message<N> {
     type Error = netlink_packet_core::DecodeError;
 
     fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, Self::Error> {
@@ -56,8 +56,8 @@ impl NetlinkDeserializable for Message {
     }
 }
 
-impl From<Message> for NetlinkPayload<Message> {
-    fn from(message: Message) -> Self {
+impl<const N: usize> From<Message<N>> for NetlinkPayload<Message<N>> {
+    fn from(message: Message<N>) -> Self {
         Self::InnerMessage(message)
     }
 }
@@ -78,11 +78,11 @@ impl Netlink {
     }
 
     /// Sends a message and calls `each` with the answers, until the kernel has acknowledged or a list is at its end.
-    pub(crate) fn exchange(
+    pub(crate) fn exchange<const N: usize>(
         &mut self,
-        message: Message,
+        message: Message<N>,
         flags: u16,
-        mut each: impl FnMut(Message),
+        mut each: impl FnMut(Message<N>),
     ) -> io::Result<()> {
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
@@ -96,7 +96,7 @@ impl Netlink {
             let received = self.socket.recv(&mut &mut buffer[..], 0)?;
             let mut rest = &buffer[..received];
             while !rest.is_empty() {
-                let message = NetlinkMessage::<Message>::deserialize(rest);
+                let message = NetlinkMessage::<Message<N>>::deserialize(rest);
                 let message = message.map_err(|error| io::Error::other(error.to_string()))?;
                 match message.payload {
                     NetlinkPayload::Done(_) => return Ok(()),

@@ -21,17 +21,12 @@ mod read;
 mod render;
 
 use crate::error::PlaneError;
+use crate::neighbors::{Macs, Neighbors};
 use crate::plane::{Counted, Installed, Plane, PlaneConfig};
-use crate::tool::{IP, NFT};
-use render::Macs;
-use sheaf_serve::{Affinity, Flow, ServerPlace, Wanted};
+use crate::tool::NFT;
+use sheaf_serve::{Affinity, Flow, Wanted};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::time::{Duration, Instant};
 use tracing::warn;
-
-/// Longest wait for the hardware address of a server.
-const NEIGHBOR_WAIT: Duration = Duration::from_millis(500);
 
 /// Service as it was carried out.
 #[derive(Clone, Debug)]
@@ -43,7 +38,7 @@ struct Applied {
 /// Rules of nftables.
 #[derive(Debug)]
 pub(crate) struct Nft {
-    interface: String,
+    neighbors: Neighbors,
     fresh_s: u64,
     applied: BTreeMap<String, Applied>,
 }
@@ -51,95 +46,9 @@ pub(crate) struct Nft {
 impl Nft {
     pub(crate) fn new(config: &PlaneConfig) -> Self {
         Self {
-            interface: config.interface.clone(),
+            neighbors: Neighbors::at(&config.interface),
             fresh_s: config.fresh_s,
             applied: BTreeMap::new(),
-        }
-    }
-
-    /// Returns the hardware address of each server of `wanted`, and under the id 0xffff_ffff that of the interface.
-    fn macs(&self, wanted: &Wanted) -> Result<Macs, PlaneError> {
-        let mut macs = Macs {
-            own: self.own_mac()?,
-            servers: BTreeMap::new(),
-        };
-        let mut known = self.neighbors()?;
-        for (id, place) in &wanted.servers {
-            if place.port != wanted.port {
-                return Err(PlaneError::Port {
-                    server: place.name.clone(),
-                    found: place.port,
-                    expected: wanted.port,
-                });
-            }
-            let found = place
-                .addresses
-                .iter()
-                .find_map(|own| known.get(own).cloned());
-            let mac = match found {
-                Some(mac) => mac,
-                None => self.ask_neighbor(place, &mut known)?,
-            };
-            macs.servers.insert(*id, mac);
-        }
-        Ok(macs)
-    }
-
-    fn own_mac(&self) -> Result<String, PlaneError> {
-        let found = IP.json(&["-j", "link", "show", "dev", &self.interface])?;
-        let address = found[0]["address"].as_str();
-        address
-            .map(str::to_owned)
-            .ok_or_else(|| PlaneError::Output {
-                tool: IP.name,
-                text: format!("no hardware address of {}", self.interface),
-            })
-    }
-
-    /// Returns the hardware addresses that the kernel knows on the interface.
-    fn neighbors(&self) -> Result<BTreeMap<IpAddr, String>, PlaneError> {
-        let found = IP.json(&["-j", "neigh", "show", "dev", &self.interface])?;
-        let rows = found.as_array().map(Vec::as_slice).unwrap_or_default();
-        let known = rows.iter().filter_map(|row| {
-            let address = row["dst"].as_str()?.parse().ok()?;
-            Some((address, row["lladdr"].as_str()?.to_owned()))
-        });
-        Ok(known.collect())
-    }
-
-    /// Has the kernel ask for the hardware address of a server, by a datagram to a port where nothing listens.
-    fn ask_neighbor(
-        &self,
-        place: &ServerPlace,
-        known: &mut BTreeMap<IpAddr, String>,
-    ) -> Result<String, PlaneError> {
-        let end = Instant::now() + NEIGHBOR_WAIT;
-        for address in &place.addresses {
-            let any: IpAddr = match address {
-                IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-                IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-            };
-            // What cannot be sent shows in the table of neighbours.
-            let _ =
-                UdpSocket::bind((any, 0)).and_then(|socket| socket.send_to(&[0], (*address, 9)));
-        }
-        loop {
-            *known = self.neighbors()?;
-            if let Some(mac) = place.addresses.iter().find_map(|own| known.get(own)) {
-                return Ok(mac.clone());
-            }
-            if Instant::now() >= end {
-                return Err(PlaneError::NoNeighbor {
-                    server: place.name.clone(),
-                    address: place
-                        .addresses
-                        .first()
-                        .copied()
-                        .unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
-                    interface: self.interface.clone(),
-                });
-            }
-            std::thread::park_timeout(Duration::from_millis(10));
         }
     }
 }
@@ -189,12 +98,12 @@ fn forget_noted(service: &str, set: &str, is_needed: impl Fn(Flow) -> bool) {
 
 impl Plane for Nft {
     fn apply(&mut self, wanted: &Wanted) -> Result<(), PlaneError> {
-        let macs = self.macs(wanted)?;
+        let macs = self.neighbors.macs(wanted)?;
         let before = self.applied.get(&wanted.service);
         // A table that another director made, or this one before it began again, is replaced as a whole.
         let text = match before.filter(|before| before.macs.own == macs.own) {
             Some(before) => render::change((&before.wanted, &before.macs), (wanted, &macs)),
-            None => render::whole(&self.interface, self.fresh_s, wanted, &macs),
+            None => render::whole(self.neighbors.interface(), self.fresh_s, wanted, &macs),
         };
         NFT.run(&["-f", "-"], &text)?;
         if let Some(before) = before {
@@ -220,12 +129,7 @@ impl Plane for Nft {
         let Some(applied) = self.applied.get(service) else {
             return Ok(false);
         };
-        let known = self.neighbors()?;
-        let is_other = |(id, place): (_, &ServerPlace)| {
-            let mac = place.addresses.iter().find_map(|own| known.get(own));
-            mac.is_some_and(|mac| applied.macs.servers.get(id) != Some(mac))
-        };
-        Ok(applied.wanted.servers.iter().any(is_other))
+        self.neighbors.have_changed(&applied.wanted, &applied.macs)
     }
 
     fn undo(&mut self, service: &str) -> Result<(), PlaneError> {

@@ -1,6 +1,7 @@
 //! Contract of planes.
 
 use crate::error::PlaneError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sheaf_serve::{Flow, Wanted};
 use std::collections::BTreeMap;
@@ -50,6 +51,16 @@ pub trait Plane: Send {
         Ok(false)
     }
 
+    /// Tries what the plane needs of the machine, and changes nothing. Returns what was found, if there is something to
+    /// try.
+    ///
+    /// # Errors
+    ///
+    /// What is missing.
+    fn try_out(&mut self) -> Result<Option<String>, PlaneError> {
+        Ok(None)
+    }
+
     /// Removes all that the plane made of the service.
     ///
     /// # Errors
@@ -67,6 +78,31 @@ pub struct PlaneConfig {
     pub fresh_s: u64,
     /// Folder of what planes leave running or noted, of this director alone.
     pub folder: PathBuf,
+    /// Options of the plane `tc`.
+    pub bpf: BpfConfig,
+}
+
+/// Place where the program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BpfMode {
+    /// Ingress of tc: any interface, also virtual ones; packets that the card has joined stay joined.
+    #[default]
+    Tc,
+    /// XDP in the driver of the card, before the kernel makes anything of a packet. One service for each interface.
+    Xdp,
+    /// XDP behind the driver: any interface, slower than `tc`.
+    XdpGeneric,
+}
+
+/// Options of the plane `tc`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BpfConfig {
+    /// Place where the program runs: `tc`, `xdp` or `xdp-generic`.
+    pub mode: BpfMode,
+    /// File of the program; `sheaf-direct.bpf.o` beside the command or in /usr/lib/sheaf by default.
+    pub program: Option<PathBuf>,
 }
 
 /// State that a machine follows, by names of servers.

@@ -2,7 +2,7 @@
 
 use crate::error::PlaneError;
 use crate::plane::{Plane, PlaneConfig};
-use crate::{haproxy, ipvs, nft, userspace};
+use crate::{haproxy, ipvs, nft, tc, userspace};
 
 /// Row of the table of planes.
 pub struct Registration {
@@ -50,6 +50,17 @@ pub fn planes() -> &'static [Registration] {
             follows_slots: true,
             keeps_clients: false,
             make: |_| Box::new(nft::nat::Nat::default()),
+        },
+        Registration {
+            name: "tc",
+            summary: "a BPF program at ingress, as tc or XDP: as nft, for fast cards",
+            needs_root: true,
+            needs_interface: true,
+            is_direct_return: true,
+            lists_connections: false,
+            follows_slots: true,
+            keeps_clients: true,
+            make: |config| Box::new(tc::Tc::new(config)),
         },
         Registration {
             name: "ipvs",

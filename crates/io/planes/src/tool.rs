@@ -25,6 +25,11 @@ pub(crate) const HAPROXY: Tool = Tool {
     package: "haproxy",
 };
 
+pub(crate) const MODPROBE: Tool = Tool {
+    name: "modprobe",
+    package: "kmod",
+};
+
 impl Tool {
     /// Runs the program with `words`, and with `input` to read. Returns what it prints.
     pub(crate) fn run(self, words: &[&str], input: &str) -> Result<String, PlaneError> {

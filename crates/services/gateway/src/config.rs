@@ -6,7 +6,7 @@ use crate::expect::Expect;
 use crate::failover::FailoverConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sheaf_planes::{PlaneConfig, Registration, planes};
+use sheaf_planes::{BpfConfig, PlaneConfig, Registration, planes};
 use sheaf_serve::{Affinity, CheckAt, ServiceConfig, check_services};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -39,9 +39,9 @@ pub struct GatewayConfig {
 pub struct DirectorConfig {
     /// Name in its state and logs.
     pub name: String,
-    /// Name of the plane: `nft`, `nft-nat`, `ipvs`, `haproxy` or `userspace`.
+    /// Name of the plane: `nft`, `nft-nat`, `tc`, `ipvs`, `haproxy` or `userspace`.
     pub plane: String,
-    /// Network interface at which packets of clients come in, which `nft` needs.
+    /// Network interface at which packets of clients come in, which `nft` and `tc` need.
     pub interface: String,
     /// Address of HTTP for orders and the state. A program that reaches it can give orders.
     pub listen: SocketAddr,
@@ -51,6 +51,8 @@ pub struct DirectorConfig {
     pub state: Option<PathBuf>,
     /// Folder of what a plane leaves running or noted, such as HAProxy; `/run/sheaf/NAME` by default.
     pub folder: Option<PathBuf>,
+    /// Options of the plane `tc`.
+    pub bpf: BpfConfig,
 }
 
 /// Fate of the plane when the director stops.
@@ -74,6 +76,7 @@ impl Default for DirectorConfig {
             on_stop: OnStop::Keep,
             state: None,
             folder: None,
+            bpf: BpfConfig::default(),
         }
     }
 }
@@ -112,7 +115,7 @@ impl GatewayConfig {
                     service: service.name.clone(),
                     key: "affinity",
                     found: "\"client\"".to_owned(),
-                    expected: "\"connection\", or one of the planes nft and userspace",
+                    expected: "\"connection\", or one of the planes nft, tc and userspace",
                 });
             }
             let is_virtual = service.health.at == CheckAt::Virtual;
@@ -227,6 +230,7 @@ impl GatewayConfig {
                 let name = &self.director.name;
                 Path::new("/run/sheaf").join(name)
             }),
+            bpf: self.director.bpf.clone(),
         }
     }
 }

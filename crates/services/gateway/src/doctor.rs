@@ -66,7 +66,7 @@ impl Check {
 }
 
 /// All checks, in the order in which repairs are made.
-pub const CHECKS: [Check; 19] = [
+pub const CHECKS: [Check; 20] = [
     Check {
         name: "interface",
         reads: "ip addr",
@@ -96,6 +96,13 @@ pub const CHECKS: [Check; 19] = [
         judge: Judge::Director(directors::rules),
     },
     Check {
+        name: "plane",
+        reads: "a trial load of the BPF program; ip_vs and ip_vs_mh; haproxy -vv",
+        expects: "what the plane needs is there, and net.ipv4.vs.expire_nodest_conn is 1",
+        why: "the director cannot carry a table out, or clients of a dead server wait",
+        judge: Judge::Director(directors::plane),
+    },
+    Check {
         name: "mtu",
         reads: "MTU of the card, and of servers by their agents",
         expects: "at least that of every server",
@@ -105,7 +112,7 @@ pub const CHECKS: [Check; 19] = [
     Check {
         name: "offloads",
         reads: "ethtool -k",
-        expects: "large-receive-offload off",
+        expects: "large-receive-offload off; with XDP rx-gro-hw as well",
         why: "packets that a card has merged cannot be passed to a server as they came",
         judge: Judge::Director(directors::offloads),
     },

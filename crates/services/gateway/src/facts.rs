@@ -9,13 +9,14 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Settings that are read once, below `/proc/sys`.
-const SETTINGS: [&str; 7] = [
+const SETTINGS: [&str; 8] = [
     "net/ipv4/ip_forward",
     "net/ipv4/ip_local_port_range",
     "net/ipv4/ip_local_reserved_ports",
     "net/ipv4/conf/all/arp_ignore",
     "net/ipv4/conf/all/arp_announce",
     "net/ipv4/conf/all/rp_filter",
+    "net/ipv4/vs/expire_nodest_conn",
     "net/ipv6/conf/all/forwarding",
 ];
 /// Settings that each card has, below `/proc/sys/net`: family and name.

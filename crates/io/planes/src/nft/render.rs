@@ -3,7 +3,8 @@
 //! Text and not JSON: in nftables 1.0.6 the device of a chain of `netdev` is missing in JSON, and the update of a map
 //! has no form there.
 
-use sheaf_serve::{Affinity, Flow, HOLD_MAX_S, ServerId, Wanted};
+use crate::neighbors::Macs;
+use sheaf_serve::{Affinity, Flow, HOLD_MAX_S, Wanted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -12,23 +13,6 @@ use std::net::IpAddr;
 const PRIORITY: i32 = -300;
 /// Connections that are noted at most while their slots are on the move.
 const FRESH_MAX: u32 = 1 << 20;
-
-/// Hardware addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Macs {
-    /// That of the director.
-    pub(super) own: String,
-    /// Hardware addresses of the servers.
-    pub(super) servers: BTreeMap<ServerId, String>,
-}
-
-impl Macs {
-    fn of(&self, id: ServerId) -> &str {
-        self.servers
-            .get(&id)
-            .map_or("00:00:00:00:00:00", String::as_str)
-    }
-}
 
 /// Returns the name of the table of a service.
 pub(super) fn table(service: &str) -> String {
@@ -428,35 +412,17 @@ fn keep(text: &mut String, name: &str, family: &Family, wanted: &Wanted) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheaf_serve::ServerPlace;
+    use crate::example;
+    use sheaf_serve::ServerId;
 
     fn wanted() -> (Wanted, Macs) {
-        let place = |number: u32| ServerPlace {
-            name: format!("s-{number}"),
-            addresses: Vec::new(),
-            port: 80,
-        };
-        let ids = [ServerId(0), ServerId(1)];
-        let wanted = Wanted {
-            service: "files".to_owned(),
-            addresses: vec!["10.80.0.100".parse().expect("an address")],
-            port: 80,
-            servers: ids.map(|id| (id, place(id.0))).into(),
-            slots: vec![ids[0], ids[1], ids[0]],
-            moving: BTreeMap::new(),
-            former: BTreeSet::new(),
-            pins: BTreeMap::new(),
-            held: BTreeSet::new(),
-            affinity: Affinity::Connection,
-            further_ports: None,
-        };
         let macs = Macs {
             own: "02:00:00:00:00:02".to_owned(),
-            servers: ids
-                .map(|id| (id, format!("02:00:00:00:00:1{}", id.0)))
+            servers: [0, 1]
+                .map(|id| (ServerId(id), format!("02:00:00:00:00:1{id}")))
                 .into(),
         };
-        (wanted, macs)
+        (example::wanted(2, 80, &[0, 1, 0]), macs)
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::finding::{Repair, Verdict};
 use super::survey::{Asked, DirectorCase};
 use crate::facts::Link;
 use crate::keepalived::prefix;
+use sheaf_planes::BpfMode;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -11,6 +12,10 @@ use std::net::IpAddr;
 const ROUTING: [&str; 1] = ["nft-nat"];
 /// Feature of a card that merges packets so that they cannot be parted again.
 const LRO: &str = "large-receive-offload";
+/// Features of a card by which several packets come as one, which drivers with XDP refuse or cut.
+const MERGING: [&str; 2] = [LRO, "rx-gro-hw"];
+/// Setting by which IPVS ends connections to a server that is not there any more.
+const EXPIRE: &str = "net/ipv4/vs/expire_nodest_conn";
 
 fn is_proxy(case: &DirectorCase<'_>) -> bool {
     !case.config.is_direct_return()
@@ -153,6 +158,23 @@ pub(super) fn rules(case: &DirectorCase<'_>) -> Vec<Verdict> {
     }]
 }
 
+pub(super) fn plane(case: &DirectorCase<'_>) -> Vec<Verdict> {
+    let mut verdicts = vec![match &case.plane {
+        Asked::Answer(found) => Verdict::ok(found),
+        Asked::Not(reason) => Verdict::not_checked(reason),
+        Asked::Failed(reason) => Verdict::by_hand(
+            reason,
+            format!("what plane {} needs", case.config.director.plane),
+            "as root: what is named there, or another `plane` of [director]",
+        ),
+    }];
+    if case.config.director.plane == "ipvs" && case.facts.number(EXPIRE) == Some(0) {
+        let repairs = vec![Repair::set(EXPIRE, 1)];
+        verdicts.push(Verdict::repaired_by(format!("{EXPIRE} 0"), "1", repairs));
+    }
+    verdicts
+}
+
 pub(super) fn mtu(case: &DirectorCase<'_>) -> Vec<Verdict> {
     if is_proxy(case) {
         return proxy();
@@ -187,23 +209,36 @@ pub(super) fn offloads(case: &DirectorCase<'_>) -> Vec<Verdict> {
     };
     let interface = &case.config.director.interface;
     let state = |name: &str| features.get(name).is_some_and(|(is_on, _)| *is_on);
-    vec![match features.get(LRO) {
-        Some((true, is_fixed)) => {
-            let found = format!("{LRO} is on at {interface}");
-            match is_fixed {
-                false => {
-                    let repair = Repair::ethtool(&format!("-K {interface} lro off"));
-                    Verdict::repaired_by(found, "off", vec![repair])
-                }
-                true => Verdict::by_hand(found, "off", "switch it off in the driver's options"),
+    let director = &case.config.director;
+    let is_xdp = director.plane == "tc" && director.bpf.mode != BpfMode::Tc;
+    let merging = MERGING.iter().take(if is_xdp { MERGING.len() } else { 1 });
+    let judge = |(name, is_fixed): (&str, bool)| {
+        let found = format!("{name} is on at {interface}");
+        match is_fixed {
+            false => {
+                let short = if name == LRO { "lro" } else { name };
+                let repair = Repair::ethtool(&format!("-K {interface} {short} off"));
+                Verdict::repaired_by(found, "off", vec![repair])
             }
+            true => Verdict::by_hand(found, "off", "switch it off in the driver's options"),
         }
-        _ => {
-            let word = |name| if state(name) { "on" } else { "off" };
-            let (gro, tso) = ("generic-receive-offload", "tcp-segmentation-offload");
-            Verdict::ok(format!("LRO off, GRO {}, TSO {}", word(gro), word(tso)))
-        }
-    }]
+    };
+    let wrong: Vec<Verdict> = merging
+        .filter_map(|name| match features.get(*name) {
+            Some((true, is_fixed)) => Some(judge((name, *is_fixed))),
+            _ => None,
+        })
+        .collect();
+    if !wrong.is_empty() {
+        return wrong;
+    }
+    let word = |name| if state(name) { "on" } else { "off" };
+    let (gro, tso) = ("generic-receive-offload", "tcp-segmentation-offload");
+    vec![Verdict::ok(format!(
+        "LRO off, GRO {}, TSO {}",
+        word(gro),
+        word(tso)
+    ))]
 }
 
 pub(super) fn forwarding(case: &DirectorCase<'_>) -> Vec<Verdict> {

@@ -286,6 +286,7 @@ pub(super) fn director<'a>(
         server_mtus: servers.iter().filter_map(mtu).collect(),
         sources: all.filter_map(|to| Some((*to, source(*to)?))).collect(),
         rules: rules(config),
+        plane: plane(config),
         features: features(config),
         tables: tables(config),
         services,
@@ -311,6 +312,18 @@ fn rules(config: &GatewayConfig) -> Asked<()> {
     match tool("nft", "nftables", &["-c", "-f", "-"], &text) {
         Ok(_) => Asked::Answer(()),
         Err(error) => Asked::Failed(error),
+    }
+}
+
+fn plane(config: &GatewayConfig) -> Asked<String> {
+    let name = &config.director.plane;
+    let tried = sheaf_planes::named(name, &config.plane()).and_then(|mut plane| plane.try_out());
+    match tried {
+        Ok(Some(found)) => Asked::Answer(found),
+        Ok(None) => Asked::Not(format!(
+            "plane {name} needs nothing that other checks do not read"
+        )),
+        Err(error) => Asked::Failed(error.to_string()),
     }
 }
 

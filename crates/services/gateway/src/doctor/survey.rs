@@ -67,6 +67,8 @@ pub(super) struct DirectorCase<'a> {
     pub(super) sources: BTreeMap<IpAddr, IpAddr>,
     /// Trial of the rules.
     pub(super) rules: Asked<()>,
+    /// Trial of what the plane needs of the machine.
+    pub(super) plane: Asked<String>,
     /// Features of the card that `ethtool` knows: on or off, and whether it can be changed.
     pub(super) features: Asked<BTreeMap<String, (bool, bool)>>,
     /// Tables of the directors, by name; the own ones first.

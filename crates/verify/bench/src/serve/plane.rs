@@ -28,7 +28,7 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self {
             name: report::DIRECT,
             missing: |_| None,
@@ -78,6 +78,16 @@ impl Plane {
             command: Some(|stage, options| sheaf(stage, options, "haproxy")),
         },
         Self {
+            name: "tc",
+            missing: |options| {
+                missing_command(&options.program, &["serve", "run"])
+                    .or_else(|| missing_program(&options.program))
+            },
+            takes_orders: true,
+            carries_bytes: false,
+            command: Some(|stage, options| sheaf(stage, options, "tc")),
+        },
+        Self {
             name: "userspace",
             missing: |options| missing_command(&options.program, &["serve", "run"]),
             takes_orders: true,
@@ -113,6 +123,19 @@ impl Plane {
         let command = command(stage, options)?;
         stage.start_director(options, command, object_bytes)
     }
+}
+
+/// Returns why the plane `tc` cannot be measured: its program is where a director looks for it, or it is named.
+fn missing_program(program: &Path) -> Option<String> {
+    let folder = program.parent()?;
+    let file = "sheaf-direct.bpf.o";
+    let places = [
+        folder.join(file),
+        folder.join("../bpf").join(file),
+        Path::new("/usr/lib/sheaf").join(file),
+    ];
+    let is_there = places.iter().any(|place| place.is_file());
+    (!is_there).then(|| format!("needs {file} beside {} (make bpf)", program.display()))
 }
 
 /// Returns why the kernel has no IPVS with Maglev tables.

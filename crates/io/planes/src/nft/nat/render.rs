@@ -181,32 +181,10 @@ pub(super) fn change(before: &Wanted, behind: &Wanted) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheaf_serve::ServerPlace;
-    use std::collections::{BTreeMap, BTreeSet};
+    use crate::example;
 
     fn wanted() -> Wanted {
-        let place = |number: u32| ServerPlace {
-            name: format!("s-{number}"),
-            addresses: vec![
-                format!("10.80.0.1{number}").parse().expect("an address"),
-                format!("fd00::1{number}").parse().expect("an address"),
-            ],
-            port: 8080,
-        };
-        let ids = [ServerId(0), ServerId(1)];
-        Wanted {
-            service: "files".to_owned(),
-            addresses: vec!["10.80.0.100".parse().expect("an address")],
-            port: 80,
-            servers: ids.map(|id| (id, place(id.0))).into(),
-            slots: vec![ids[0], ids[1], ids[0]],
-            moving: BTreeMap::new(),
-            former: BTreeSet::new(),
-            pins: BTreeMap::new(),
-            held: BTreeSet::new(),
-            affinity: sheaf_serve::Affinity::Connection,
-            further_ports: None,
-        }
+        example::wanted(2, 8080, &[0, 1, 0])
     }
 
     #[test]

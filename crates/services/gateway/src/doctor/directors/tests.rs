@@ -67,6 +67,7 @@ fn run(
         server_mtus: [("s1".to_owned(), 1500)].into(),
         sources: [(address("10.80.0.11"), address("10.80.0.2"))].into(),
         rules: Asked::Answer(()),
+        plane: Asked::Answer("it does".to_owned()),
         features: Asked::Answer([(LRO.to_owned(), (false, true))].into()),
         tables: vec![
             ("d1".to_owned(), tables("aa")),
@@ -92,6 +93,7 @@ fn a_director_that_is_set_up_well_passes_every_check() {
         virtual_address,
         source_address,
         rules,
+        plane,
         mtu,
         offloads,
         same_table,
@@ -209,4 +211,37 @@ fn directors_with_different_tables_are_named() {
         case.rules = Asked::Failed("no nft".to_owned());
     });
     assert_eq!(lines, ["wrong: no nft; "]);
+}
+
+#[test]
+fn what_a_plane_lacks_is_named_and_its_setting_repaired() {
+    let lines = run(FILE, plane, |case| {
+        case.plane = Asked::Failed("no program".to_owned());
+    });
+    assert_eq!(lines, ["wrong: no program; "]);
+    let file = FILE.replace("name = \"d1\"", "name = \"d1\"\nplane = \"ipvs\"");
+    let lines = run(&file, plane, |case| {
+        case.facts
+            .settings
+            .insert(EXPIRE.to_owned(), "0".to_owned());
+    });
+    let expected =
+        "wrong: net/ipv4/vs/expire_nodest_conn 0; sysctl -w net.ipv4.vs.expire_nodest_conn=1";
+    assert_eq!(lines, ["ok", expected]);
+}
+
+#[test]
+fn with_xdp_no_card_merges_packets() {
+    let features = |case: &mut DirectorCase<'_>| {
+        let all = [(LRO, (false, false)), ("rx-gro-hw", (true, false))];
+        let all = all.map(|(name, state)| (name.to_owned(), state));
+        case.features = Asked::Answer(all.into());
+    };
+    let file = |mode: &str| {
+        let keys = format!("name = \"d1\"\nplane = \"tc\"\nbpf = {{ mode = \"{mode}\" }}");
+        FILE.replace("name = \"d1\"", &keys)
+    };
+    assert_eq!(run(&file("tc"), offloads, features), ["ok"]);
+    let expected = "wrong: rx-gro-hw is on at eth0; ethtool -K eth0 rx-gro-hw off";
+    assert_eq!(run(&file("xdp"), offloads, features), [expected]);
 }
