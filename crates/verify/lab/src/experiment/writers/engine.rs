@@ -538,8 +538,9 @@ mod tests {
         let taken = taken("joint-2");
         let sum: u64 = taken.result.bytes.iter().sum();
         let share = taken.result.bytes[0] as f64 / sum as f64;
-        // Three standard deviations of so many draws; a quarter of the bytes would be a worker like the others.
-        let error = 3.0 * 0.5 / (taken.records as f64).sqrt();
+        // Queues of files that move, and three standard deviations of so many draws; without a worker of their own the
+        // share would be a quarter.
+        let error = 0.07 + 3.0 * 0.5 / (taken.records as f64).sqrt();
         assert!(
             (share - 0.47).abs() < error.min(0.2),
             "{share} of {} records",
