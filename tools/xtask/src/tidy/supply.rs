@@ -372,10 +372,9 @@ allow-registry = [\"https://index\"]
     #[test]
     fn too_many_packages_are_found() {
         let many = vec![package("a", Some("MIT"), "registry+https://index"); PACKAGES_MAX + 1];
-        expect(
-            many,
-            &["Cargo.lock: holds 512 packages, at most 511 are wanted"],
-        );
+        let (found, most) = (PACKAGES_MAX + 1, PACKAGES_MAX);
+        let expected = format!("Cargo.lock: holds {found} packages, at most {most} are wanted");
+        expect(many, &[&expected]);
     }
 
     #[test]
