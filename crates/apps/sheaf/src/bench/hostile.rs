@@ -35,7 +35,7 @@ pub(super) struct HostileArgs {
     /// Let each of them ask so many times a second.
     #[arg(long, value_name = "HZ", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     rate: u16,
-    /// Attack for so long; slow clients are put off after 10 s and 30 s.
+    /// Attack for so long; slow heads are put off after 10 s, slow readers within 60 s.
     #[arg(long, value_name = "TIME", default_value = "40s", value_parser = duration::parse)]
     duration: Duration,
     /// Write the report as a page in Markdown to this file.
