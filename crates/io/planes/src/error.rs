@@ -1,5 +1,6 @@
 //! Failures of planes.
 
+use sheaf_serve::{ServerPlace, Wanted};
 use std::net::IpAddr;
 
 /// Failure of a plane.
@@ -176,4 +177,18 @@ pub enum PlaneError {
     /// Thread or runtime that does not start.
     #[error("a thread of the plane cannot be started: {0}")]
     Thread(std::io::Error),
+}
+
+impl PlaneError {
+    /// Refuses a server with another port than that of its service, for planes that rewrite none.
+    pub(crate) fn check_port(wanted: &Wanted, place: &ServerPlace) -> Result<(), Self> {
+        if place.port == wanted.port {
+            return Ok(());
+        }
+        Err(Self::Port {
+            server: place.name.clone(),
+            found: place.port,
+            expected: wanted.port,
+        })
+    }
 }

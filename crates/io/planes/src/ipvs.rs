@@ -54,13 +54,7 @@ fn weights(wanted: &Wanted, address: IpAddr) -> Result<Weights, PlaneError> {
     }
     let mut weights = Weights::new();
     for (id, place) in &wanted.servers {
-        if place.port != wanted.port {
-            return Err(PlaneError::Port {
-                server: place.name.clone(),
-                found: place.port,
-                expected: wanted.port,
-            });
-        }
+        PlaneError::check_port(wanted, place)?;
         let mut all = place.addresses.iter();
         if let Some(own) = all.find(|own| own.is_ipv4() == address.is_ipv4()) {
             let weight = slots.get(id).copied().unwrap_or(0);

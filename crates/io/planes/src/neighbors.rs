@@ -62,13 +62,7 @@ impl Neighbors {
         };
         let mut known = self.known()?;
         for (id, place) in &wanted.servers {
-            if place.port != wanted.port {
-                return Err(PlaneError::Port {
-                    server: place.name.clone(),
-                    found: place.port,
-                    expected: wanted.port,
-                });
-            }
+            PlaneError::check_port(wanted, place)?;
             let found = place
                 .addresses
                 .iter()

@@ -8,9 +8,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use jiff::Timestamp;
 use rusty_s3::actions::ListObjectsV2;
-use rusty_s3::{Bucket, UrlStyle, signing};
+use rusty_s3::{Bucket, UrlStyle};
 use sheaf_ship::S3Access;
-use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 /// Time that a signature is good for.
@@ -88,10 +87,6 @@ impl S3 {
     ) -> Result<Ask, String> {
         let keys = self.access.keys_now(&self.url);
         let keys = keys.map_err(|error| error.to_string())?;
-        let url = match key {
-            Some(key) => self.bucket.object_url(key),
-            None => self.bucket.base_url().clone(),
-        };
         let method = match method.as_str() {
             "GET" => rusty_s3::Method::Get,
             "HEAD" => rusty_s3::Method::Head,
@@ -99,33 +94,17 @@ impl S3 {
             "DELETE" => rusty_s3::Method::Delete,
             other => return Err(format!("found the method {other}, which S3 does not have")),
         };
-        // In the order of their names, as they are signed.
-        let query: BTreeMap<&str, &str> = query.iter().copied().collect();
-        let sorted: BTreeMap<&str, &str> = headers
+        let signed: Vec<(&str, &str)> = headers
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
-        let signed = signing::sign(
-            &Timestamp::now(),
-            method,
-            url,
-            &keys.id,
-            &keys.secret,
-            keys.session_token.as_deref(),
-            self.bucket.region(),
-            GOOD.as_secs(),
-            query.iter().map(|(name, value)| (*name, *value)),
-            sorted.iter().map(|(name, value)| (*name, *value)),
-        );
+        let url = keys.sign(&self.bucket, (method, key), query, &signed, GOOD);
         let mut all = HeaderMap::new();
         for (name, value) in headers {
             let value = HeaderValue::from_str(value).map_err(|error| error.to_string())?;
             all.insert(HeaderName::from_static(name), value);
         }
-        Ok(Ask {
-            url: signed.into(),
-            headers: all,
-        })
+        Ok(Ask { url, headers: all })
     }
 }
 

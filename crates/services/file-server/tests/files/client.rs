@@ -2,6 +2,8 @@
 
 use sheaf_file_server::{FileServer, FileServerConfig};
 use sheaf_metrics::Registry;
+use sheaf_stream_files::{Catalogue, FileRow, FileState};
+use sheaf_write::{FileName, Sums};
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -201,6 +203,36 @@ impl Site {
     /// Writes a file into the folder.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
         std::fs::write(self.path(name), bytes).expect("written");
+    }
+
+    /// Adds a file of five bytes to the catalogue as one that its writer has closed.
+    pub(crate) fn close_in_catalogue(&self, file: &str, adler32: u32) {
+        let sums = Sums {
+            bytes: 5,
+            adler32,
+            crc32c: None,
+            xxh3: None,
+        };
+        let row = FileRow {
+            file: file.to_owned(),
+            name: FileName {
+                project: "p".to_owned(),
+                run: 1,
+                stream: "main".to_owned(),
+                block: 0,
+                node: "epn-0".to_owned(),
+                seq: 0,
+            },
+            state: FileState::Open,
+            opened_ns: 0,
+            closed_ns: None,
+            records: 1,
+            sums,
+        };
+        let writer = Catalogue::open(&self.path("")).expect("made");
+        writer.add(&row).expect("added");
+        let closed = writer.close(file, FileState::Closed, i64::MAX, 1, &sums);
+        closed.expect("closed");
     }
 
     /// Names of all that is in the folder, hidden ones too.

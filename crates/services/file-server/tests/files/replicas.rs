@@ -2,8 +2,7 @@
 
 use crate::client::{Site, bytes};
 use sheaf_file_server::{FetchConfig, FetchError, Fetched, fetch};
-use sheaf_stream_files::{Catalogue, FileRow, FileState, ShipState, Shipments};
-use sheaf_write::{FileName, Sums};
+use sheaf_stream_files::{ShipState, Shipments};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt as _;
@@ -137,32 +136,7 @@ fn equal_copies_are_listed_and_others_are_not() {
 fn a_shipped_file_is_found_by_the_catalogue() {
     let here = Site::start(|config| config.follows_shipped = true);
     let folder = here.path("");
-    let catalogue = Catalogue::open(&folder).expect("made");
-    let sums = Sums {
-        bytes: 5,
-        adler32: 7,
-        crc32c: None,
-        xxh3: None,
-    };
-    let row = FileRow {
-        file: "run.tf".to_owned(),
-        name: FileName {
-            project: "p".to_owned(),
-            run: 1,
-            stream: "main".to_owned(),
-            block: 0,
-            node: "epn-0".to_owned(),
-            seq: 0,
-        },
-        state: FileState::Open,
-        opened_ns: 0,
-        closed_ns: None,
-        records: 1,
-        sums,
-    };
-    catalogue.add(&row).expect("added");
-    let closed = catalogue.close("run.tf", FileState::Closed, 1, 1, &sums);
-    closed.expect("closed");
+    here.close_in_catalogue("run.tf", 7);
     let shipments = Shipments::open(&folder).expect("opened");
     let destinations = ["https://store.example.org/raw", "/mnt/store"];
     for destination in destinations {

@@ -1,40 +1,13 @@
 //! Checksums that are asked for.
 
 use crate::client::{Site, bytes};
-use sheaf_stream_files::{Catalogue, FileRow, FileState};
-use sheaf_write::{FileName, Sums};
 
 #[test]
 fn a_checksum_comes_from_the_catalogue_without_reading_the_file() {
     let site = Site::start(|_| ());
     site.write("run.tf", b"12345");
-    let row = FileRow {
-        file: "run.tf".to_owned(),
-        name: FileName {
-            project: "p".to_owned(),
-            run: 1,
-            stream: "main".to_owned(),
-            block: 0,
-            node: "epn-0".to_owned(),
-            seq: 0,
-        },
-        state: FileState::Open,
-        opened_ns: 0,
-        closed_ns: None,
-        records: 1,
-        sums: Sums {
-            bytes: 5,
-            // Not the one of the bytes, so that it tells where it comes from.
-            adler32: 0x0102_0304,
-            crc32c: None,
-            xxh3: None,
-        },
-    };
-    let writer = Catalogue::open(&site.path("")).expect("made");
-    writer.add(&row).expect("added");
-    writer
-        .close("run.tf", FileState::Closed, i64::MAX, 1, &row.sums)
-        .expect("closed");
+    // Not the one of the bytes, so that it tells where it comes from.
+    site.close_in_catalogue("run.tf", 0x0102_0304);
     let mut client = site.connect();
     for (method, headers, name, value) in [
         (

@@ -1,8 +1,12 @@
 //! Server and credentials of a bucket.
 
 use crate::mover::DestinationError;
+use jiff::Timestamp;
+use rusty_s3::{Bucket, Method, signing};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where a bucket is, and who writes there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +40,41 @@ impl fmt::Debug for S3Keys {
         f.debug_struct("S3Keys")
             .field("id", &self.id)
             .finish_non_exhaustive()
+    }
+}
+
+impl S3Keys {
+    /// Returns the address of a request to `bucket` for an object, or without `key` for the bucket, with a signature
+    /// over `query` and `headers` that holds for so long from now.
+    #[must_use]
+    pub fn sign(
+        &self,
+        bucket: &Bucket,
+        (method, key): (Method, Option<&str>),
+        query: &[(&str, &str)],
+        headers: &[(&str, &str)],
+        good: Duration,
+    ) -> String {
+        let url = match key {
+            Some(key) => bucket.object_url(key),
+            None => bucket.base_url().clone(),
+        };
+        // In the order of their names, as they are signed.
+        let query: BTreeMap<&str, &str> = query.iter().copied().collect();
+        let headers: BTreeMap<&str, &str> = headers.iter().copied().collect();
+        let signed = signing::sign(
+            &Timestamp::now(),
+            method,
+            url,
+            &self.id,
+            &self.secret,
+            self.session_token.as_deref(),
+            bucket.region(),
+            good.as_secs(),
+            query.iter().map(|(name, value)| (*name, *value)),
+            headers.iter().map(|(name, value)| (*name, *value)),
+        );
+        signed.into()
     }
 }
 

@@ -4,9 +4,7 @@ use super::access::S3Access;
 use super::xml;
 use crate::mover::{Access, DestinationError, MoveError, client};
 use crate::pace::{Pace, Paced};
-use jiff::Timestamp;
-use rusty_s3::{Bucket, Method, UrlStyle, signing};
-use std::collections::BTreeMap;
+use rusty_s3::{Bucket, Method, UrlStyle};
 use std::time::Duration;
 use ureq::http::{Request, Response};
 use ureq::{Agent, Body, RequestExt as _, SendBody};
@@ -215,26 +213,8 @@ impl Store {
     /// Returns the address of a request with its signature.
     fn sign(&self, ask: &Ask<'_>) -> Result<String, DestinationError> {
         let keys = self.access.keys_now(&self.destination)?;
-        let url = match ask.key {
-            Some(key) => self.bucket.object_url(key),
-            None => self.bucket.base_url().clone(),
-        };
-        // In the order of their names, as they are signed.
-        let query: BTreeMap<&str, &str> = ask.query.iter().copied().collect();
-        let headers: BTreeMap<&str, &str> = ask.headers.iter().copied().collect();
-        let signed = signing::sign(
-            &Timestamp::now(),
-            ask.method,
-            url,
-            &keys.id,
-            &keys.secret,
-            keys.session_token.as_deref(),
-            self.bucket.region(),
-            GOOD.as_secs(),
-            query.iter().map(|(name, value)| (*name, *value)),
-            headers.iter().map(|(name, value)| (*name, *value)),
-        );
-        Ok(signed.into())
+        let asked = (ask.method, ask.key);
+        Ok(keys.sign(&self.bucket, asked, ask.query, ask.headers, GOOD))
     }
 }
 
