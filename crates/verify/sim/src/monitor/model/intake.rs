@@ -6,6 +6,9 @@ use sheaf_intake::{IntakeConfig, Reason};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+/// Time between two looks of the intake for cut-offs that are over, in ms.
+const LOOK_MS: i64 = 1000;
+
 /// Fate of an item at the intake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -61,6 +64,8 @@ pub(in crate::monitor) struct IntakeModel {
     counts: BTreeMap<SeriesName, (i64, i64)>,
     /// Samples that came in, of all sources.
     pub(in crate::monitor) samples: u64,
+    /// Time of the last look for cut-offs that are over.
+    looked_ms: Option<i64>,
 }
 
 impl IntakeModel {
@@ -72,6 +77,7 @@ impl IntakeModel {
             links: BTreeMap::new(),
             counts: BTreeMap::new(),
             samples: 0,
+            looked_ms: None,
         }
     }
 
@@ -79,8 +85,14 @@ impl IntakeModel {
         *self = Self::new(self.config.clone());
     }
 
-    /// The intake looks for cut-offs that are over: one that it has ended does not go on when the clock steps back.
+    /// The intake looks once a second for cut-offs that are over, and when the clock is behind the last look. A
+    /// cut-off that it has ended does not go on when the clock steps back.
     pub(super) fn tick(&mut self, now_ms: i64) {
+        let is_early = |last_ms| (last_ms..last_ms + LOOK_MS).contains(&now_ms);
+        if self.looked_ms.is_some_and(is_early) {
+            return;
+        }
+        self.looked_ms = Some(now_ms);
         let cut_off_ms = i64::from(self.config.cut_off_s) * 1000;
         for source in self.sources.values_mut() {
             if !is_cut_off(source, now_ms, cut_off_ms) {
