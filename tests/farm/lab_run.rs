@@ -219,6 +219,55 @@ fn simulated_runs_are_kept_gone_on_with_shown_and_compared() {
 }
 
 #[test]
+fn policies_are_compared_by_waits_and_any_value_is_drawn_over_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let text = "name = 'waits'\nquestion = '?'\nsource = 'sim'\niterations = 3\nflps = 1\nepns = 5\nbytes = 1000\n\
+                duration_s = 20.0\n[processing]\nms = 50.0\ndistribution = 'exponential'\n\
+                [matrix]\nload = [0.5, 0.9]\npolicy = ['random', 'least-loaded', 'oracle']\n";
+    std::fs::write(folder.path().join("x.toml"), text).unwrap();
+    let (file, out, page) = (at("x.toml"), at("out"), at("page.md"));
+    check_ok(&sheaf(&[
+        "lab", "run", &file, "--out", &out, "--page", &page,
+    ]));
+    let page = std::fs::read_to_string(page).unwrap();
+    for part in [
+        "## Waits for consumers",
+        "| 1 × 5, 90.00 Hz, load 0.90 | least-loaded |",
+        "## 1 × 5, 50.00 Hz, load 0.50",
+        "| oracle | 3 |",
+    ] {
+        assert!(page.contains(part), "{part}\n{page}");
+    }
+    let plots = Path::new(&out).join("plots");
+    let svg = std::fs::read_to_string(plots.join("waits-01.svg")).unwrap();
+    assert!(svg.contains("p99 of the wait"), "{svg}");
+
+    let (figure, json) = (at("own.svg"), at("own.json"));
+    let words = ["--x", "load", "--y", "waits.wait.us.p99", "--by", "policy"];
+    let head = ["lab", "plot", &out];
+    let tail = [
+        "--where", "epns=5", "--log-y", "--out", &figure, "--json", &json,
+    ];
+    check_ok(&sheaf(&[&head[..], &words, &tail].concat()));
+    assert!(std::fs::read_to_string(figure).unwrap().contains("<svg"));
+    let lines = read_json(Path::new(&json));
+    assert_eq!(lines.as_array().map(Vec::len), Some(3), "{lines:#}");
+    let ends = |line: usize| {
+        let points = lines[line]["points"].as_array().unwrap();
+        (
+            points[0]["y"].as_f64().unwrap(),
+            points[1]["y"].as_f64().unwrap(),
+        )
+    };
+    assert!(ends(0).0 < ends(0).1, "waits grow with the load: {lines:#}");
+    let refused = sheaf(&["lab", "plot", &out, "--x", "lode", "--y", "n"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let told = "--x: found \"lode\", expected one of: announced";
+    assert!(refused.stderr.contains(told), "{}", refused.stderr);
+}
+
+#[test]
 fn the_simulator_is_held_against_live_points_of_the_same_folder() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("x.toml");

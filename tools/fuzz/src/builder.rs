@@ -139,7 +139,7 @@ impl Bench {
                     is_redelivered: ops.once_in(2),
                     missing: ops.list(4, flp),
                 });
-                self.builder.handle_commit(&items);
+                self.builder.handle_commit(self.now, &items);
             }
             12 => self.release(ops),
             13 if ops.once_in(8) => self.builder.handle_late(Duration::from_nanos(ops.number())),
@@ -153,7 +153,7 @@ impl Bench {
             14 => self.consumer_takes(),
             _ => {
                 if let Some(bytes) = self.not_freed.pop() {
-                    self.builder.handle_sink_freed(bytes);
+                    self.builder.handle_sink_freed(self.now, bytes);
                 }
                 let _ = self.builder.pulse(ops.number());
             }

@@ -3,7 +3,7 @@
 use crate::ops::Ops;
 use sheaf_placement::policy;
 use sheaf_protocol::control::{
-    Announced, Built, Counter, EpnPulse, FlpPulse, Hello, Position, Skipped,
+    Announced, Built, Consumed, Counter, EpnPulse, FlpPulse, Hello, Position, Skipped,
 };
 use sheaf_protocol::{
     Attempt, Control, DropReason, Envelope, EpnId, FlpId, Incarnation, NodeId, RunId, Source,
@@ -468,7 +468,7 @@ fn from_epn(ops: &mut Ops<'_>) -> Control {
         })),
         3..=4 => Control::CommitAck {
             tfs: ops.list(5, tf),
-            sink_bytes: ops.number(),
+            consumed: consumed(ops),
         },
         5 if ops.once_in(2) => Control::Undelivered(ops.list(5, tf)),
         5 if ops.once_in(2) => Control::Sources(ops.list(4, |ops| Source {
@@ -479,13 +479,22 @@ fn from_epn(ops: &mut Ops<'_>) -> Control {
             tf: tf(ops),
             flp: flp(ops),
         },
+        6 if ops.once_in(4) => Control::Freed(consumed(ops)),
         6 => Control::EpnPulse(EpnPulse {
-            sink_bytes: ops.number(),
+            consumed: consumed(ops),
             released_version: ops.number(),
             ..EpnPulse::default()
         }),
         _ if ops.once_in(4) => Control::Leaving,
         _ => Control::Dismissed,
+    }
+}
+
+fn consumed(ops: &mut Ops<'_>) -> Consumed {
+    Consumed {
+        sink_bytes: ops.number(),
+        freed_bytes: ops.number(),
+        busy_ns: ops.number(),
     }
 }
 

@@ -78,8 +78,8 @@ pub enum Control {
     CommitAck {
         /// The TFs.
         tfs: Vec<TfId>,
-        /// Bytes that the consumer has not released yet, these TFs included.
-        sink_bytes: u64,
+        /// Work of the consumer so far, these TFs included.
+        consumed: Consumed,
     },
     /// The payload of an STF arrived twice with the same digest, which is not the one stated.
     Corrupt {
@@ -102,6 +102,8 @@ pub enum Control {
 
     /// FLPs that have a data stream open to the EPN. Replaces the list before it.
     Sources(Vec<Source>),
+    /// The consumer has finished with TFs since the last acknowledgement that told of its work.
+    Freed(Consumed),
 
     // FLP → EPN, on a data stream
     /// STFs that are assigned to the EPN and wait here until it asks for them with [`Grant`](Self::Grant). Replaces
@@ -391,6 +393,21 @@ pub fn digest_of_targets(targets: impl IntoIterator<Item = Target>) -> u32 {
     digest.value()
 }
 
+/// Work of the consumer of an EPN so far: sent with acknowledgements, when it has finished with a TF, and with every
+/// pulse.
+///
+/// The sums only grow. The bytes and the time between two reports are the pace at which the consumer works, whatever
+/// the time between the reports was, and however long it had nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Consumed {
+    /// Bytes with the consumer, those that wait for it included.
+    pub sink_bytes: u64,
+    /// Bytes of the TFs that it has finished with since the process began.
+    pub freed_bytes: u64,
+    /// Time for which it had something to do, up to the last TF that it has finished with, in ns.
+    pub busy_ns: u64,
+}
+
 /// State of an EPN, sent with every pulse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EpnPulse {
@@ -398,8 +415,8 @@ pub struct EpnPulse {
     pub open_tfs: u64,
     /// Bytes of them.
     pub open_bytes: u64,
-    /// Bytes with the consumer.
-    pub sink_bytes: u64,
+    /// Bytes with the consumer, and its work so far.
+    pub consumed: Consumed,
     /// TFs delivered since the process began.
     pub delivered_tfs: u64,
     /// Payload bytes received since the process began, refused ones included.

@@ -8,8 +8,9 @@
 
 use crate::measure::{Finished, Measured};
 use crate::refusal::Refusal;
-use sheaf_protocol::splitmix;
+use sheaf_protocol::{Timestamp, splitmix};
 use std::fmt;
+use std::time::Duration;
 
 /// Id of a place where a job can go: an EPN for a TF, a writer thread for a file, a server for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -305,6 +306,28 @@ impl LoadView {
     pub fn observe(&mut self, id: TargetId, finished: &Finished) {
         if let Ok(index) = self.position(id) {
             self.measured[index].add(finished);
+        }
+    }
+
+    /// Notes a job of `bytes` whose last byte was at the target at `arrived_at`. The end of its work is for
+    /// [`observe_work`](Self::observe_work).
+    pub fn observe_arrival(
+        &mut self,
+        id: TargetId,
+        bytes: u64,
+        placed_at: Timestamp,
+        arrived_at: Timestamp,
+    ) {
+        if let Ok(index) = self.position(id) {
+            self.measured[index].add_arrival(bytes, placed_at, arrived_at);
+        }
+    }
+
+    /// Notes `bytes` of jobs that the target has finished by `done_at`, by its own report, and that took it `busy`,
+    /// without the time for which it had nothing to do.
+    pub fn observe_work(&mut self, id: TargetId, bytes: u64, busy: Duration, done_at: Timestamp) {
+        if let Ok(index) = self.position(id) {
+            self.measured[index].add_work(done_at, bytes, busy);
         }
     }
 

@@ -1,8 +1,10 @@
 //! Measured worth of a target: how fast bytes arrive, how long it works on them, and how much it did lately.
 //!
 //! The owner of a [`LoadView`](crate::LoadView) reports every finished job to it
-//! ([`observe`](crate::LoadView::observe)); policies that predict read the measurements from there, so that each target
-//! is measured once, whichever policy chooses, and forgotten when it leaves.
+//! ([`observe`](crate::LoadView::observe)), or, where it does not see the end of the work itself, arrivals and the work
+//! that the target reports ([`observe_arrival`](crate::LoadView::observe_arrival),
+//! [`observe_work`](crate::LoadView::observe_work)); policies that predict read the measurements from there, so that
+//! each target is measured once, whichever policy chooses, and forgotten when it leaves.
 
 use sheaf_protocol::Timestamp;
 use std::time::Duration;
@@ -36,7 +38,8 @@ pub struct Finished {
 /// one make measure alike, and one that works on several jobs at once measures as one that is that much faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Jobs finished.
+    /// Jobs finished; where the target reports sums ([`LoadView::observe_work`](crate::LoadView::observe_work)),
+    /// reports.
     pub jobs: u64,
     /// Bytes of the jobs finished.
     pub bytes: u64,
@@ -47,13 +50,40 @@ pub struct Measured {
     /// Time that the target works on a MiB that has arrived, in ns; 0 before the first job.
     pub processing_ns_per_mib: u64,
     arrived_at: Timestamp,
-    smooth_bytes: u64,
-    smooth_transfer_ns: u64,
-    smooth_processing_ns: u64,
+    transfer: Pace,
+    processing: Pace,
     /// Number of the window that `window_now` counts, since time 0.
     window: u64,
     window_now: u64,
     window_before: u64,
+}
+
+/// Smoothed time and bytes of one stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Pace {
+    samples: u64,
+    bytes: u64,
+    ns: u64,
+}
+
+impl Pace {
+    fn add(&mut self, bytes: u64, time: Duration) {
+        let is_first = self.samples == 0;
+        let smooth = |old: u64, new: u128| {
+            let sum = u128::from(old) * (SMOOTHING - 1) + new;
+            let value = if is_first { new } else { sum / SMOOTHING };
+            u64::try_from(value).unwrap_or(u64::MAX)
+        };
+        self.bytes = smooth(self.bytes, u128::from(bytes));
+        self.ns = smooth(self.ns, time.as_nanos());
+        self.samples += 1;
+    }
+
+    fn ns_per_mib(&self) -> u64 {
+        // A quotient of means: the mean of quotients would make much of small jobs.
+        let ns = u128::from(self.ns) * MIB / u128::from(self.bytes.max(1));
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
 }
 
 impl Measured {
@@ -98,34 +128,40 @@ impl Measured {
         }
     }
 
+    /// Returns the time for which the target works on a job; 0 before the first one.
+    #[must_use]
+    pub fn job_time(&self) -> Duration {
+        Duration::from_nanos(self.processing.ns)
+    }
+
+    /// Adds a job of which the owner saw both stages.
     pub(crate) fn add(&mut self, job: &Finished) {
         let arrived_at = job.arrived_at.max(job.placed_at);
         let done_at = job.done_at.max(arrived_at);
-        // From when on the job had the target to itself.
-        let transfer = arrived_at.since(job.placed_at.max(self.arrived_at).min(arrived_at));
         let processing = done_at.since(arrived_at.max(self.done_at).min(done_at));
-        let is_first = self.jobs == 0;
-        let smooth = |old: u64, new: u128| {
-            let sum = u128::from(old) * (SMOOTHING - 1) + new;
-            let value = if is_first { new } else { sum / SMOOTHING };
-            u64::try_from(value).unwrap_or(u64::MAX)
-        };
-        self.smooth_bytes = smooth(self.smooth_bytes, u128::from(job.bytes));
-        self.smooth_transfer_ns = smooth(self.smooth_transfer_ns, transfer.as_nanos());
-        self.smooth_processing_ns = smooth(self.smooth_processing_ns, processing.as_nanos());
-        let per_mib = |ns: u64| {
-            // A quotient of means: the mean of quotients would make much of small jobs.
-            let ns = u128::from(ns) * MIB / u128::from(self.smooth_bytes.max(1));
-            u64::try_from(ns).unwrap_or(u64::MAX)
-        };
-        self.transfer_ns_per_mib = per_mib(self.smooth_transfer_ns);
-        self.processing_ns_per_mib = per_mib(self.smooth_processing_ns);
-        self.jobs += 1;
-        self.bytes = self.bytes.saturating_add(job.bytes);
+        self.add_arrival(job.bytes, job.placed_at, arrived_at);
+        self.add_work(done_at, job.bytes, processing);
+    }
+
+    /// Adds a job of `bytes` whose last byte was there at `arrived_at`.
+    pub(crate) fn add_arrival(&mut self, bytes: u64, placed_at: Timestamp, arrived_at: Timestamp) {
+        let arrived_at = arrived_at.max(placed_at);
+        // From when on the job had the target to itself.
+        let transfer = arrived_at.since(placed_at.max(self.arrived_at).min(arrived_at));
+        self.transfer.add(bytes, transfer);
+        self.transfer_ns_per_mib = self.transfer.ns_per_mib();
         self.arrived_at = self.arrived_at.max(arrived_at);
+    }
+
+    /// Adds `bytes` that the target has finished by `done_at`, and that took it `busy`.
+    pub(crate) fn add_work(&mut self, done_at: Timestamp, bytes: u64, busy: Duration) {
+        self.processing.add(bytes, busy);
+        self.processing_ns_per_mib = self.processing.ns_per_mib();
+        self.jobs += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
         self.done_at = self.done_at.max(done_at);
         self.turn_window(done_at);
-        self.window_now = self.window_now.saturating_add(job.bytes);
+        self.window_now = self.window_now.saturating_add(bytes);
     }
 
     fn turn_window(&mut self, now: Timestamp) {

@@ -67,10 +67,12 @@ pub mod calendar;
 pub mod earliest_finish;
 pub mod first_fit;
 pub mod fixed;
+pub mod join_idle_queue;
 pub mod least_loaded;
 pub mod maglev;
 pub mod modulo;
 pub mod power_of_two;
+pub mod power_of_two_memory;
 pub mod random;
 pub mod round_robin;
 pub mod weighted;
@@ -145,6 +147,8 @@ pub const TABLE: &[Registration] = &[
     earliest_finish::POLICY,
     calendar::POLICY,
     maglev::POLICY,
+    join_idle_queue::POLICY,
+    power_of_two_memory::POLICY,
 ];
 
 /// Names of [`TABLE`].

@@ -15,7 +15,7 @@
 )]
 
 use sheaf_placement::policy;
-use sheaf_protocol::control::{Announced, Built, EpnPulse, Hello, Position};
+use sheaf_protocol::control::{Announced, Built, Consumed, EpnPulse, Hello, Position};
 use sheaf_protocol::{
     Attempt, Control, EpnId, FlpId, Incarnation, RunId, Source, Target, TfId, Timestamp,
 };
@@ -235,7 +235,7 @@ impl BenchFarm {
         self.act();
         let ack = Control::CommitAck {
             tfs: vec![tf],
-            sink_bytes: 0,
+            consumed: Consumed::default(),
         };
         self.scheduler.handle_epn(self.now, target, ack);
         self.act();

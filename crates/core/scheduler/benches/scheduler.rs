@@ -8,7 +8,7 @@
 //! checksum tells whether two runs did the same work.
 
 use divan::{Bencher, counter::ItemsCount};
-use sheaf_protocol::control::{Announced, Built, EpnPulse, Hello, Position};
+use sheaf_protocol::control::{Announced, Built, Consumed, EpnPulse, Hello, Position};
 use sheaf_protocol::{
     Attempt, Control, EpnId, FlpId, Incarnation, RunId, Source, Target, TfId, Timestamp,
 };
@@ -166,7 +166,7 @@ impl BenchFarm {
         self.act();
         let ack = Control::CommitAck {
             tfs: vec![tf],
-            sink_bytes: 0,
+            consumed: Consumed::default(),
         };
         self.scheduler.handle_epn(self.now, target, ack);
         self.act();

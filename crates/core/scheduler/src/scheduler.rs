@@ -10,6 +10,7 @@ mod begin;
 mod checkpoint;
 mod commits;
 mod config;
+mod consumed;
 mod decide;
 mod nodes;
 mod open_tf;
@@ -214,15 +215,27 @@ impl Scheduler {
     ///
     /// [`UnknownPolicy`] if the configuration names a policy that does not exist.
     pub fn new(config: SchedulerConfig, plan: RunPlan, run: RunId) -> Result<Self, UnknownPolicy> {
-        let mut scheduler = Self::empty(config, plan, run)?;
-        let opened = Record::Opened { run };
-        scheduler.actions.push_back(Action::Append(opened));
-        Ok(scheduler)
+        let policy = policy::by_name(&config.policy, config.seed)?;
+        Ok(Self::with_policy(config, plan, run, policy))
     }
 
-    fn empty(config: SchedulerConfig, plan: RunPlan, run: RunId) -> Result<Self, UnknownPolicy> {
-        Ok(Self {
-            policy: policy::by_name(&config.policy, config.seed)?,
+    /// Returns the scheduler of `run` with a policy that no name makes; that of `config` is ignored.
+    #[must_use]
+    pub fn with_policy(
+        config: SchedulerConfig,
+        plan: RunPlan,
+        run: RunId,
+        policy: Box<dyn Policy>,
+    ) -> Self {
+        let mut scheduler = Self::empty(config, plan, run, policy);
+        let opened = Record::Opened { run };
+        scheduler.actions.push_back(Action::Append(opened));
+        scheduler
+    }
+
+    fn empty(config: SchedulerConfig, plan: RunPlan, run: RunId, policy: Box<dyn Policy>) -> Self {
+        Self {
+            policy,
             config,
             plan,
             run,
@@ -264,7 +277,7 @@ impl Scheduler {
             actions: VecDeque::new(),
             accounting: Accounting::default(),
             stats: Stats::default(),
-        })
+        }
     }
 
     /// Returns the run.

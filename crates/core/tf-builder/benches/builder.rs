@@ -129,7 +129,7 @@ impl Epn {
                         missing: Vec::new(),
                     };
                     let commits: Vec<Commit> = items.iter().map(|item| commit(item.tf)).collect();
-                    self.builder.handle_commit(&commits);
+                    self.builder.handle_commit(self.now, &commits);
                 }
                 Action::Deliver(tf) => {
                     let parts = tf.parts.len() as u64;

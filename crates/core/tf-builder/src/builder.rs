@@ -6,6 +6,7 @@ mod recall;
 mod stored;
 
 use crate::config::BuildConfig;
+use crate::consumer::Consumer;
 use crate::grants::Grants;
 use crate::slot::{Roster, Slot};
 use crate::stats::{RefusedStf, Stats};
@@ -91,8 +92,9 @@ pub struct TfBuilder<P> {
     slots: BTreeMap<TfId, Slot<P>>,
     /// Bytes of all parts in slots.
     open_bytes: u64,
-    /// Bytes with the consumer.
+    /// Bytes with the consumer, and those that only the writer of the ack level `stored` holds.
     sink_bytes: u64,
+    consumer: Consumer,
     /// TFs committed here and not released yet: tombstones, from which a repeated commit is acknowledged.
     committed: BTreeMap<TfId, Committed>,
     /// TFs that are decided and done everywhere: tombstones that keep a late duplicate from opening a slot again.
@@ -140,6 +142,7 @@ impl<P: Clone> TfBuilder<P> {
             slots: BTreeMap::new(),
             open_bytes: 0,
             sink_bytes: 0,
+            consumer: Consumer::default(),
             committed: BTreeMap::new(),
             released: RangeSet::default(),
             released_version: 0,
@@ -199,7 +202,7 @@ impl<P: Clone> TfBuilder<P> {
         EpnPulse {
             open_tfs: self.slots.len() as u64,
             open_bytes: self.open_bytes,
-            sink_bytes: self.sink_bytes,
+            consumed: self.consumer.consumed(self.sink_bytes),
             delivered_tfs: self.stats.delivered_complete + self.stats.delivered_incomplete,
             received_bytes,
             duplicates_refused: self.stats.refused(RefusedStf::Duplicate),
@@ -222,11 +225,13 @@ impl<P: Clone> TfBuilder<P> {
             let undelivered: u64 = self.deliveries.iter().map(Tf::bytes).sum();
             let (config, sink_bytes) = (self.config, self.sink_bytes.saturating_sub(undelivered));
             let sink_bytes = sink_bytes + self.leave_stores();
+            self.consumer.remove(undelivered);
             let (stats, streams) = (self.stats, std::mem::take(&mut self.streams));
             let (storing, is_storage_full) = (self.storing.take(), self.is_storage_full);
             *self = Self {
                 run: Some(run),
                 sink_bytes,
+                consumer: self.consumer,
                 stats,
                 streams,
                 has_new_streams: true,
@@ -496,28 +501,6 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// Notes that the consumer has accepted a TF of `run` and of `bytes`, with `missing` FLPs missing. Consumers accept
-    /// TFs in any order, and a TF of a former run must not be mistaken for the one of the same id in this run.
-    pub fn handle_delivered(&mut self, run: RunId, tf: TfId, bytes: u64, missing: usize) {
-        if missing == 0 {
-            self.stats.delivered_complete += 1;
-        } else {
-            self.stats.delivered_incomplete += 1;
-        }
-        self.stats.delivered_bytes += bytes;
-        if self.run == Some(run)
-            && let Some(committed) = self.committed.get_mut(&tf)
-        {
-            *committed = Committed::Delivered;
-            self.acks.push(tf);
-        }
-    }
-
-    /// Notes that the consumer has released the memory of a TF of `bytes`.
-    pub fn handle_sink_freed(&mut self, bytes: u64) {
-        self.sink_bytes = self.sink_bytes.saturating_sub(bytes);
-    }
-
     /// Handles a release: slots of decided TFs go, and their tombstones are folded into ranges.
     pub fn handle_release(&mut self, release: &Release) {
         if release.version <= self.released_version {
@@ -638,11 +621,12 @@ impl<P: Clone> TfBuilder<P> {
         });
         protect!(DeliveryAfterCommit, else {
             let missing = self.slots[&tf].missing().unwrap_or_default();
-            self.commit(&sheaf_protocol::control::Commit {
+            let commit = sheaf_protocol::control::Commit {
                 tf,
                 is_redelivered: false,
                 missing,
-            })
+            };
+            self.commit(now, &commit)
         });
     }
 
@@ -676,12 +660,10 @@ impl<P: Clone> TfBuilder<P> {
         if !self.acks.is_empty() {
             let count = self.acks.len().min(Control::ENTRIES_MAX);
             let tfs = self.acks.drain(..count).collect();
-            return Some(Action::Send(Control::CommitAck {
-                tfs,
-                sink_bytes: self.sink_bytes,
-            }));
+            let consumed = self.consumer.report(self.sink_bytes);
+            return Some(Action::Send(Control::CommitAck { tfs, consumed }));
         }
-        None
+        self.poll_freed()
     }
 }
 

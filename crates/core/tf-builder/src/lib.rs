@@ -9,6 +9,7 @@
 
 mod builder;
 mod config;
+mod consumer;
 mod grants;
 mod slot;
 mod stats;

@@ -238,8 +238,8 @@ impl<T: Transport> EpnNode<T> {
                 self.brain.handle_source_gone(now, source, roster);
             }
             Control::SourceBack { source, roster } => self.brain.handle_source_back(source, roster),
-            Control::Commit(items) => self.brain.handle_commit(&items),
-            Control::Recover(items) => self.brain.handle_recover(&items),
+            Control::Commit(items) => self.brain.handle_commit(now, &items),
+            Control::Recover(items) => self.brain.handle_recover(now, &items),
             Control::Recall(tfs) => {
                 for tf in self.brain.handle_recall(&tfs) {
                     self.log.add(&Event::Undelivered { tf: tf.0 });
@@ -504,7 +504,7 @@ impl<T: Transport> EpnNode<T> {
                         streams,
                     });
                 }
-                SinkEvent::Freed { bytes } => self.brain.handle_sink_freed(bytes),
+                SinkEvent::Freed { bytes } => self.brain.handle_sink_freed(now, bytes),
                 SinkEvent::Returned { run, tf, bytes, .. } => {
                     self.handle_returned(run, tf, bytes);
                 }

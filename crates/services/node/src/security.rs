@@ -242,7 +242,8 @@ pub(crate) fn may_send(role: Role, control: &Control) -> bool {
         | Control::NotStored(_)
         | Control::Undelivered(_)
         | Control::Slots(_)
-        | Control::Sources(_) => role == Role::Epn,
+        | Control::Sources(_)
+        | Control::Freed(_) => role == Role::Epn,
         Control::Order(_) => role == Role::Operator,
         Control::Ledger(_)
         | Control::Standby

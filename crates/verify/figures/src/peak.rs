@@ -1,7 +1,7 @@
 //! Fit of a quantity over another: where a parabola through it is largest, how far it falls behind that, and how much
 //! it changes between two places, each with an interval.
 
-use crate::stat::{mean, parabola, quantile, slope};
+use crate::stat::{mean, parabola, quantile, slope, standard_deviation, t_quantile};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -76,31 +76,67 @@ impl Fit {
     }
 }
 
-/// Change of the mean from the place `from` to the place `to`, in percent, with its interval of 95 % (bootstrap).
-/// `None` if there are no values at one of them, or they are 0 at the first.
+/// Returns the change of the mean from the place `from` to the place `to`, in percent, with its interval of 95 % (the
+/// error of a quotient of means, Student's t with the degrees of freedom of Welch), not below −100. `None` if there are
+/// no values at one of them, or they are 0 at the first.
 #[must_use]
-pub fn change_percent(values: &[At], from: f64, to: f64, seed: u64) -> Option<(f64, [f64; 2])> {
-    let change = |points: &[(f64, f64)]| {
-        let value = |x: f64| points.iter().find(|(at, _)| *at == x).map(|(_, y)| *y);
-        let change = 100.0 * (value(to)? / value(from)? - 1.0);
-        change.is_finite().then_some(change)
+pub fn change_percent(values: &[At], from: f64, to: f64) -> Option<(f64, [f64; 2])> {
+    let of = |x: f64| {
+        let found = values.iter().find(|(at, _)| *at == x);
+        found.map(|(_, values)| values.as_slice())
     };
-    let found = change(&means(values))?;
-    let resampled = resamples(values, seed).filter_map(|points| change(&points));
-    Some((found, interval(&resampled.collect::<Vec<f64>>())?))
+    let (before, after) = (of(from)?, of(to)?);
+    let (from, to) = (mean(before)?, mean(after)?);
+    let ratio = to / from;
+    if !ratio.is_finite() {
+        return None;
+    }
+    let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+    // Part of the variance of the quotient that comes from each mean.
+    let part = |values: &[f64], slope: f64| {
+        (standard_deviation(values) * slope).powi(2) / values.len() as f64
+    };
+    let parts = [part(before, ratio / from), part(after, 1.0 / from)];
+    let variance: f64 = parts.iter().sum();
+    if before.len() < 2 || after.len() < 2 || variance == 0.0 {
+        return Some((percent(ratio), [percent(ratio); 2]));
+    }
+    let counts = [before.len(), after.len()];
+    let errors = parts.iter().zip(counts);
+    let freedom = variance.powi(2)
+        / errors
+            .map(|(part, count)| part.powi(2) / (count - 1) as f64)
+            .sum::<f64>();
+    let half = t_quantile(freedom, 0.95) * variance.sqrt();
+    let ends = [ratio - half, ratio + half].map(|end| percent(end.max(0.0)));
+    Some((percent(ratio), ends))
 }
 
-/// Slope of the straight line through the means, with its interval of 95 % (bootstrap). `None` for fewer than two
-/// different places with values.
+/// Returns the slope of the straight line through all values (least squares), with its interval of 95 % by Student's t.
+/// `None` for fewer than two different places with values.
 #[must_use]
-pub fn slope_ci95(values: &[At], seed: u64) -> Option<(f64, [f64; 2])> {
-    let points = means(values);
+pub fn slope_ci95(values: &[At]) -> Option<(f64, [f64; 2])> {
+    let points = values.iter();
+    let points: Vec<(f64, f64)> = points
+        .flat_map(|(x, values)| values.iter().map(|y| (*x, *y)))
+        .collect();
     let (first, ..) = points.first()?;
     if points.iter().all(|(x, _)| x == first) {
         return None;
     }
-    let resampled = resamples(values, seed).map(|points| slope(&points));
-    Some((slope(&points), interval(&resampled.collect::<Vec<f64>>())?))
+    let slope = slope(&points);
+    let freedom = points.len() as f64 - 2.0;
+    if freedom < 1.0 {
+        return Some((slope, [slope; 2]));
+    }
+    let average =
+        |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+    let (x_mean, y_mean) = (average(|(x, _)| *x), average(|(_, y)| *y));
+    let off = |(x, y): &(f64, f64)| (y - y_mean - slope * (x - x_mean)).powi(2);
+    let squares: f64 = points.iter().map(off).sum();
+    let spread: f64 = points.iter().map(|(x, _)| (x - x_mean).powi(2)).sum();
+    let half = t_quantile(freedom, 0.95) * (squares / freedom / spread).sqrt();
+    Some((slope, [slope - half, slope + half]))
 }
 
 fn means(values: &[At]) -> Vec<(f64, f64)> {
@@ -110,14 +146,19 @@ fn means(values: &[At]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Means of values drawn with replacement, at each place.
+/// Means of values drawn with replacement, at each place. Means of few values that are drawn from themselves scatter
+/// too little, by the factor √((n − 1) ÷ n); what they are off the mean is stretched by as much.
 fn resamples(values: &[At], seed: u64) -> impl Iterator<Item = Vec<(f64, f64)>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     (0..RESAMPLES).map(move |_| {
         let points = values.iter().filter(|(_, values)| !values.is_empty());
         let drawn = points.map(|(x, values)| {
+            let count = values.len() as f64;
             let drawn = (0..values.len()).map(|_| values[rng.random_range(0..values.len())]);
-            (*x, drawn.sum::<f64>() / values.len() as f64)
+            let drawn = drawn.sum::<f64>() / count;
+            let mean = values.iter().sum::<f64>() / count;
+            let stretch = (count / (count - 1.0).max(1.0)).sqrt();
+            (*x, mean + (drawn - mean) * stretch)
         });
         drawn.collect()
     })
@@ -162,20 +203,28 @@ mod tests {
     #[test]
     fn a_change_is_between_two_places_and_a_place_without_values_has_none() {
         let values = vec![(3000.0, vec![20.0, 20.0]), (5000.0, vec![14.0, 18.0])];
-        let (change, [least, most]) = change_percent(&values, 3000.0, 5000.0, 1).expect("both");
+        let (change, [least, most]) = change_percent(&values, 3000.0, 5000.0).expect("both");
         assert!((change + 20.0).abs() < 1e-9, "{change}");
-        assert!((least + 30.0).abs() < 1e-9 && (most + 10.0).abs() < 1e-9);
-        assert_eq!(change_percent(&values, 1000.0, 5000.0, 1), None);
+        // One degree of freedom: 12.7 standard errors of 10 %.
+        assert!(
+            least == -100.0 && (most - 107.06).abs() < 0.01,
+            "{least} {most}"
+        );
+        assert_eq!(change_percent(&values, 1000.0, 5000.0), None);
+        let equal = [(3000.0, vec![20.0; 3]), (5000.0, vec![10.0; 3])];
+        let (_, ends) = change_percent(&equal, 3000.0, 5000.0).expect("both");
+        assert_eq!(ends, [-50.0, -50.0]);
         let none = [(3000.0, vec![0.0]), (5000.0, vec![1.0])];
-        assert_eq!(change_percent(&none, 3000.0, 5000.0, 1), None);
+        assert_eq!(change_percent(&none, 3000.0, 5000.0), None);
     }
 
     #[test]
     fn a_slope_needs_two_places() {
         let values = at(PLACES, |x| vec![x * 2.0 - 1.0, x * 2.0 + 1.0]);
-        let (slope, [least, most]) = slope_ci95(&values, 1).expect("four places");
+        let (slope, [least, most]) = slope_ci95(&values).expect("four places");
         assert!((slope - 2.0).abs() < 1e-9, "{slope}");
-        assert!(least < 2.0 && 2.0 < most);
-        assert_eq!(slope_ci95(&values[..1], 1), None);
+        // Eight values, each 1 off: √(8 ÷ 6 ÷ 10⁷) times t of six degrees of freedom, 2.447.
+        assert!((most - least - 2.0 * 2.447 * (8.0_f64 / 6.0 / 1e7).sqrt()).abs() < 1e-5);
+        assert_eq!(slope_ci95(&values[..1]), None);
     }
 }

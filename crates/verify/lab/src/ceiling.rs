@@ -193,7 +193,7 @@ fn row(topology: &Topology, from: &Place, to: &Place, generator: &str, samples: 
         expected_mbit_s: expected,
         mean_mbit_s: stat::mean(&samples).unwrap_or(0.0),
         sd_mbit_s: stat::standard_deviation(&samples),
-        ci95_mbit_s: stat::bootstrap_ci95(&samples, 1).unwrap_or_default(),
+        ci95_mbit_s: stat::ci95(&samples),
         median_mbit_s: stat::quantile(&samples, 0.5).unwrap_or(0.0),
         samples_mbit_s: samples,
     }

@@ -14,6 +14,7 @@ pub mod published;
 pub mod result;
 pub mod run;
 mod servers;
+mod side_by_side;
 mod simulated;
 pub mod store;
 pub mod summary;
@@ -195,10 +196,13 @@ impl Experiment {
         quick
     }
 
-    /// The same with runs of `seconds` each. What happens later does not happen.
+    /// The same with runs of `seconds` each, of which the warm-up has the same share. What happens later does not
+    /// happen.
     #[must_use]
     pub fn last(mut self, seconds: f64) -> Self {
         for point in &mut self.points {
+            let share = seconds / point.duration_s;
+            point.warm_up_s = point.warm_up_s.map(|warm_up_s| warm_up_s * share);
             point.duration_s = seconds;
             point.faults.retain(|fault| fault.at_s < seconds);
         }

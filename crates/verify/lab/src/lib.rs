@@ -18,6 +18,7 @@ pub mod experiment;
 pub mod faults;
 pub mod kills;
 pub mod output;
+pub mod plot;
 pub mod records;
 pub mod report;
 pub mod results;

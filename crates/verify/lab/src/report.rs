@@ -3,7 +3,9 @@
 pub mod markdown;
 pub mod pages;
 mod servers;
+mod sheet;
 pub mod verdict;
+mod waits;
 mod writers;
 
 use serde::Serialize;

@@ -9,6 +9,7 @@ mod draw;
 mod farm;
 mod legacy;
 mod network;
+mod oracle;
 mod point;
 mod queue;
 mod record;

@@ -62,11 +62,10 @@ struct Around {
     live: LiveSettings,
     machine: Machine,
     chaos: Option<Chaos>,
-    matrix: Matrix,
 }
 
 /// Keys of [`Around`].
-const AROUND: [&str; 5] = ["reference", "live", "machine", "chaos", "matrix"];
+const AROUND: [&str; 4] = ["reference", "live", "machine", "chaos"];
 
 impl ExperimentFile {
     /// Reads and checks a file; traces of sizes are read with it.
@@ -104,6 +103,8 @@ impl ExperimentFile {
         }
         let around =
             Around::deserialize(toml::Deserializer::from(Spanned::new(span.clone(), around)))?;
+        let matrix = layer::table(&mut top, "matrix")?;
+        let matrix = matrix.map(Matrix::of).transpose()?.unwrap_or_default();
         let points = layer::list(&mut top, "point")?;
         let variants = layer::list(&mut top, "variant")?;
         let former = layer::table(&mut top, "scenario")?;
@@ -138,7 +139,7 @@ impl ExperimentFile {
             live: around.live,
             machine: around.machine,
             chaos: around.chaos,
-            matrix: around.matrix,
+            matrix,
             has_former_tables,
             unsaid,
             common: common.into_table(),
@@ -171,7 +172,7 @@ impl ExperimentFile {
         let lists = [self.points.len().max(1), self.variants.len().max(1)];
         let count = axes
             .iter()
-            .map(|(_, values)| values.len())
+            .map(matrix::Axis::len)
             .chain(lists)
             .fold(1, usize::saturating_mul);
         if count > points_max {
@@ -183,8 +184,8 @@ impl ExperimentFile {
             let of_point = or_one(&self.variants).into_iter();
             tables.extend(of_point.map(|variant| self.combine(&point, &variant)));
         }
-        for (key, values) in &axes {
-            tables = matrix::vary(&tables, key, values);
+        for axis in &axes {
+            tables = matrix::vary(&tables, axis);
         }
         tables
             .into_iter()
@@ -207,6 +208,7 @@ impl ExperimentFile {
 
     fn point(&self, table: Table, folder: &Path) -> Result<Scenario, ScenarioError> {
         let mut scenario: Scenario = table.try_into()?;
+        scenario.apply_load()?;
         let size = &mut scenario.size;
         if !size.trace.is_empty() {
             size.trace_bytes = trace_sizes(&read(&folder.join(&size.trace))?)?;

@@ -25,6 +25,9 @@ use sheaf_placement::UnknownPolicy;
 pub use sheaf_stf_builder::flp::Push;
 use thiserror::Error;
 
+/// Name of the policy that knows how long each EPN will work on each TF; only a simulation has it.
+pub const ORACLE: &str = "oracle";
+
 /// One farm and what it is asked, live or simulated.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -48,6 +51,9 @@ pub struct Scenario {
     pub epns: u32,
     /// TFs in a second.
     pub rate_hz: f64,
+    /// Work that comes ÷ the work that the consumers can do (ρ of queueing theory), in place of `rate_hz`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
     /// How long TFs are made, in s; then the farm drains.
     pub duration_s: f64,
     /// First part of a run whose TFs count in no wait, in s; 10 % of `duration_s` if it is not said.
@@ -57,7 +63,7 @@ pub struct Scenario {
     pub iterations: u32,
     /// Everything random comes from it.
     pub seed: u64,
-    /// Policy that chooses the EPN: a name of `sheaf_scheduler::policy`.
+    /// Policy that chooses the EPN: a name of `sheaf_placement::policy`, or [`ORACLE`] in a simulation.
     pub policy: String,
     /// Reaction to EPNs that fail.
     pub reaction: Reaction,
@@ -71,6 +77,12 @@ pub struct Scenario {
     pub hold_bytes: u64,
     /// Loss in the literature for this point, in percent of TFs.
     pub published_loss_percent: Option<f64>,
+    /// Runs that the published loss is the mean of; 1 if it is not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published_runs: Option<u32>,
+    /// Note on the published loss, such as a printed value that was corrected, and why.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub published_note: String,
     /// How large STFs are.
     pub size: Sizes,
     /// The prior systems' rules, in mode legacy.
@@ -119,6 +131,7 @@ impl Default for Scenario {
             flps: 2,
             epns: 4,
             rate_hz: 50.0,
+            load: None,
             duration_s: 10.0,
             warm_up_s: None,
             iterations: 1,
@@ -130,6 +143,8 @@ impl Default for Scenario {
             granted_sources: 4,
             hold_bytes: 512 << 20,
             published_loss_percent: None,
+            published_runs: None,
+            published_note: String::new(),
             size: Sizes::default(),
             legacy: Legacy::default(),
             network: Network::default(),
@@ -212,6 +227,54 @@ impl Scenario {
     #[must_use]
     pub fn warm_up_s(&self) -> f64 {
         self.warm_up_s.unwrap_or(self.duration_s / 10.0)
+    }
+
+    /// Returns the group of an EPN, if there is one.
+    #[must_use]
+    pub fn group_of(&self, epn: u32) -> Option<Group> {
+        let mut first = 0;
+        let grouped: u32 = self.groups.iter().map(|group| group.epns).sum();
+        let epn = match self.groups_repeat {
+            true => epn.checked_rem(grouped)?,
+            false => epn,
+        };
+        self.groups.iter().copied().find(|group| {
+            let is_in = (first..first + group.epns).contains(&epn);
+            first += group.epns;
+            is_in
+        })
+    }
+
+    /// Returns the number of TFs of mean size that the consumers of all EPNs can do in a second; `None` if they take no
+    /// time.
+    fn consumer_rate_hz(&self) -> Option<f64> {
+        let speed = |epn: u32| self.group_of(epn).map_or(1.0, |group| group.speed);
+        let speeds: f64 = (0..self.epns).map(speed).sum();
+        let rate = speeds * f64::from(self.processing.parallel) * 1000.0 / self.processing.ms;
+        (rate > 0.0 && rate.is_finite()).then_some(rate)
+    }
+
+    /// Returns the work that comes ÷ the work that the consumers can do; `None` if they take no time.
+    #[must_use]
+    pub fn offered_load(&self) -> Option<f64> {
+        self.consumer_rate_hz().map(|rate| self.rate_hz / rate)
+    }
+
+    /// Sets the rate of TFs to that of the [`load`](Self::load), if one is asked.
+    ///
+    /// # Errors
+    ///
+    /// [`ScenarioError::Value`] if consumers take no time, so that there is no load.
+    pub(crate) fn apply_load(&mut self) -> Result<(), ScenarioError> {
+        let Some(load) = self.load else {
+            return Ok(());
+        };
+        let Some(rate) = self.consumer_rate_hz() else {
+            let expected = "a processing.ms above 0 beside it";
+            return Err(ScenarioError::value("load", load, expected));
+        };
+        self.rate_hz = load * rate;
+        Ok(())
     }
 
     /// Returns the number of TFs that are made in all.

@@ -49,6 +49,9 @@ pub struct Point {
     pub rate_hz: f64,
     /// Payload bytes of a mean STF of one FLP.
     pub bytes: u64,
+    /// Work that comes ÷ the work that the consumers can do, where they take time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
     /// Policy that chose the EPN, such as `"round-robin"`.
     pub policy: String,
     /// Reaction to failing EPNs: `whitelist`, `blacklist`, `reinitialise`, `none`.
@@ -81,7 +84,7 @@ pub struct Point {
     pub goodput_mbit_s: f64,
     /// First announce of a TF to the commit of it, over all TFs of all runs.
     pub latency_us: Latency,
-    /// Assignment of a TF to the begin of its processing, over all TFs with consumers that were announced after the
+    /// First announce of a TF to the begin of its processing, over all TFs with consumers that were announced after the
     /// warm-up; of those that still wait at the end, the time until then. `None` where it is not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_us: Option<Latency>,
@@ -96,6 +99,12 @@ pub struct Point {
     pub died_unprocessed: f64,
     /// Loss in the literature for this point, in percent of TFs.
     pub published_loss_percent: Option<f64>,
+    /// Runs that the published loss is the mean of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_runs: Option<u32>,
+    /// Note on the published loss.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub published_note: String,
     /// `lost_mean` by cause; the values add up to it. Reasons of drops, `incomplete`, `abandoned`, and the legacy
     /// causes `late-at-run-end`, `out-of-order`, `queue-full`, `dead-epn`.
     #[serde(default)]
@@ -255,9 +264,9 @@ pub enum SummaryError {
 
 impl Point {
     /// Columns of the CSV form of a point.
-    pub const CSV_HEADER: &'static str = "label,flps,epns,rate_hz,bytes,policy,reaction,mode,push,source,duration_s,\
-        n,n_rejected,announced,lost_mean,loss_percent,loss_percent_low,loss_percent_high,out_of_order,goodput_mbit_s,\
-        latency_us_p50,latency_us_p90,latency_us_p99,latency_us_max,wait_us_p50,wait_us_p99,wait_us_max,\
+    pub const CSV_HEADER: &'static str = "label,flps,epns,rate_hz,bytes,load,policy,reaction,mode,push,source,\
+        duration_s,n,n_rejected,announced,lost_mean,loss_percent,loss_percent_low,loss_percent_high,out_of_order,\
+        goodput_mbit_s,latency_us_p50,latency_us_p90,latency_us_p99,latency_us_max,wait_us_p50,wait_us_p99,wait_us_max,\
         turnaround_us_p50,turnaround_us_p99,turnaround_us_max,unprocessed,died_unprocessed,published_loss_percent,\
         flp_peak_bytes,epn_peak_bytes,fairness,reassigned,lost_by";
 
@@ -283,12 +292,13 @@ impl Point {
             ]
             .join(",")
         };
-        let cells: [String; 34] = [
+        let cells: [String; 35] = [
             csv_text(&self.label),
             self.flps.to_string(),
             self.epns.to_string(),
             self.rate_hz.to_string(),
             self.bytes.to_string(),
+            self.load.map(|load| load.to_string()).unwrap_or_default(),
             csv_text(&self.policy),
             csv_text(&self.reaction),
             csv_text(&self.mode),
@@ -346,6 +356,7 @@ mod tests {
             epns: 5,
             rate_hz: 200.0,
             bytes: 29_000,
+            load: Some(0.9),
             policy: "round-robin".to_owned(),
             reaction: "whitelist".to_owned(),
             mode: "sheaf".to_owned(),
@@ -366,6 +377,8 @@ mod tests {
             unprocessed: 0.0,
             died_unprocessed: 1.0,
             published_loss_percent: Some(0.51),
+            published_runs: Some(9),
+            published_note: "printed: 0.52 %".to_owned(),
             lost_by: BTreeMap::from([("source-died".to_owned(), 1.5)]),
             flp_peak_bytes: 1,
             epn_peak_bytes: 2,

@@ -1,14 +1,15 @@
 //! `sheaf lab run`: the runs of an experiment file.
 
-use crate::{duration, progress};
+use crate::{duration, fail, progress};
 use anyhow::Context as _;
 use sheaf_lab::LabError;
 use sheaf_lab::experiment::Experiment;
 use sheaf_lab::experiment::result::RunResult;
 use sheaf_lab::experiment::run::{self, Options, Progress, RunError};
+use sheaf_lab::plot::{self, Question};
 use sheaf_lab::report::{markdown, pages};
 use sheaf_lab::results::Results;
-use sheaf_lab::{calibrate, compare};
+use sheaf_lab::{calibrate, compare, output};
 use sheaf_testbed::hosts::{Inventory, OpenError};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -87,6 +88,54 @@ pub(super) struct ReportArgs {
     page: Option<PathBuf>,
 }
 
+/// Draw one value of a folder of results over another.
+///
+/// Values go by their names in summary.json (load, latency_us.p99) and in the files of runs (waits.wait.us.p99); one
+/// that runs have is drawn as their mean with its interval of 95 %.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf lab plot results/policies-waits --x load --y waits.wait.us.p99 --by policy \\
+      --where 'label=35 EPNs' --log-y --out waits.svg
+  sheaf lab plot results/scale --x epns --y goodput_mbit_s --json -")]
+pub(super) struct PlotArgs {
+    /// Read this folder of results, or summary.json.
+    #[arg(value_name = "DIR")]
+    results: PathBuf,
+    /// Draw over this value.
+    #[arg(long, value_name = "NAME")]
+    x: String,
+    /// Draw this value.
+    #[arg(long, value_name = "NAME")]
+    y: String,
+    /// Draw a line for each of these values; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    by: Vec<String>,
+    /// Draw only points with this value; may be repeated.
+    #[arg(long = "where", value_name = "NAME=VALUE", value_parser = equation)]
+    only: Vec<(String, String)>,
+    /// Make the axis below logarithmic.
+    #[arg(long)]
+    log_x: bool,
+    /// Make the axis beside logarithmic.
+    #[arg(long)]
+    log_y: bool,
+    /// Write the figure to this file, as SVG; without it, only the numbers are shown.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write the lines as JSON to this file; `-`: standard output, and text to the standard error.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Parses `NAME=VALUE`.
+fn equation(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=');
+    parts
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| format!("found {text:?}, expected NAME=VALUE"))
+}
+
 /// Compare two sets of results: differences and their significance.
 ///
 /// Differences are given in standard deviations, too. Points are the same if the same was asked; if that names one
@@ -136,6 +185,27 @@ pub(super) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     write_page(args.page.as_deref(), &results)?;
     let text = format!("{}{}\n", pages::table(&results.summary), page.display());
     super::finish(&text, &results.summary, args.json.as_deref(), true)
+}
+
+/// Draws.
+pub(super) fn plot(args: &PlotArgs) -> anyhow::Result<ExitCode> {
+    let results = Results::read(&args.results).map_err(super::refuse)?;
+    let question = Question {
+        x: args.x.clone(),
+        y: args.y.clone(),
+        by: args.by.clone(),
+        only: args.only.clone(),
+        is_log_x: args.log_x,
+        is_log_y: args.log_y,
+    };
+    let series = plot::series(&results, &question).map_err(fail::bad_use)?;
+    if let Some(file) = &args.out {
+        let experiment = &results.summary.experiment;
+        let svg = plot::draw(experiment, &question, &series).map_err(fail::bad_use)?;
+        output::write(file, &svg)?;
+    }
+    let text = plot::table(&question, &series);
+    super::finish(&text, &series, args.json.as_deref(), true)
 }
 
 /// Compares.

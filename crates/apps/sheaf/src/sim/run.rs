@@ -319,7 +319,7 @@ fn table(points: &[Point]) -> String {
     text
 }
 
-/// Time from assignment to the begin of processing, in ms.
+/// Time from announce to the begin of processing, in ms.
 fn wait(point: &Point, of: impl Fn(&Latency) -> f64) -> String {
     let times = point.wait_us.as_ref();
     times.map_or("-".to_owned(), |times| format!("{:.2}", of(times) / 1000.0))

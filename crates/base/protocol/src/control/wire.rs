@@ -1,10 +1,10 @@
 //! The bytes of control messages: envelope, kind, fields.
 
 use super::{
-    Absent, Announced, Assign, Built, Commit, Control, Counter, Envelope, EpnAddress, EpnPulse,
-    FlpPulse, HeldPart, HeldTf, Hello, Move, Offered, Order, Position, Record, Recover, Release,
-    Skipped, SlotHeld, Start, StreamFate, TfCopy, Welcome, WriterHello, WriterPulse, WriterWelcome,
-    WrittenTf,
+    Absent, Announced, Assign, Built, Commit, Consumed, Control, Counter, Envelope, EpnAddress,
+    EpnPulse, FlpPulse, HeldPart, HeldTf, Hello, Move, Offered, Order, Position, Record, Recover,
+    Release, Skipped, SlotHeld, Start, StreamFate, TfCopy, Welcome, WriterHello, WriterPulse,
+    WriterWelcome, WrittenTf,
 };
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::id::{
@@ -28,7 +28,7 @@ wire_enum! {
     15 "unreachable" Unreachable { target: Target };
     16 "position" Position(position: Position);
     20 "built" Built(tfs: Vec<Built> = "built TFs");
-    21 "commit-ack" CommitAck { sink_bytes: u64 = "sink bytes", tfs: Vec<TfId> = "acknowledged TFs" };
+    21 "commit-ack" CommitAck { consumed: Consumed, tfs: Vec<TfId> = "acknowledged TFs" };
     22 "corrupt" Corrupt { tf: TfId, flp: FlpId };
     23 "epn-pulse" EpnPulse(pulse: EpnPulse);
     24 "slots" Slots(slots: Vec<SlotHeld> = "held slots");
@@ -36,6 +36,7 @@ wire_enum! {
     26 "not-stored" NotStored(tfs: Vec<TfId> = "TFs not stored");
     27 "undelivered" Undelivered(tfs: Vec<TfId> = "undelivered TFs");
     28 "sources" Sources(sources: Vec<Source> = "sources with a stream");
+    29 "freed" Freed(consumed: Consumed);
     30 "welcome" Welcome(welcome: Welcome);
     31 "refused" Refused {
         detail: String = "refusal",
@@ -151,10 +152,15 @@ wire_struct! {
         run_delay_ns: u64 = "run delay",
     }
     Position { first: TfId, counter: Counter, refused_stfs: u64 = "refused STFs" }
+    Consumed {
+        sink_bytes: u64 = "sink bytes",
+        freed_bytes: u64 = "freed bytes",
+        busy_ns: u64 = "busy ns",
+    }
     EpnPulse {
         open_tfs: u64 = "open TFs",
         open_bytes: u64 = "open bytes",
-        sink_bytes: u64 = "sink bytes",
+        consumed: Consumed,
         delivered_tfs: u64 = "delivered TFs",
         received_bytes: u64 = "received bytes",
         duplicates_refused: u64 = "duplicates refused",

@@ -26,9 +26,10 @@ pub(super) const POLICY: Registration = Registration {
 ///
 /// Minimum completion time (MCT) of Maheswaran, Ali, Siegel, Hensgen, Freund, "Dynamic mapping of a class of
 /// independent tasks onto heterogeneous computing systems", J. Parallel Distrib. Comput. 59, 1999, section 3, with the
-/// times measured ([`Measured`]) instead of given. It finds slow links and slow machines by itself. A target that was
-/// not measured in the last [`STALE_AFTER`](Self::STALE_AFTER) counts as an average one, so that one hiccup
-/// does not shut it out for ever. Takes O(n).
+/// times measured ([`Measured`]) instead of given. It finds slow links and slow machines by itself. A target that has
+/// not finished a job in the last [`STALE_AFTER`](Self::STALE_AFTER), nor in
+/// [`STALE_AFTER_JOBS`](Self::STALE_AFTER_JOBS) times the time that one takes it, counts as an average one, so that one
+/// hiccup does not shut it out for ever. Takes O(n).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EarliestFinish;
 
@@ -40,8 +41,11 @@ struct Pace {
 }
 
 impl EarliestFinish {
-    /// How long measurements of a target are believed.
+    /// How long measurements of a target are believed, at least.
     pub const STALE_AFTER: Duration = Duration::from_secs(10);
+    /// The same, in times that a job takes the target: one that works on a job for minutes cannot be measured each
+    /// second.
+    pub const STALE_AFTER_JOBS: u32 = 4;
 }
 
 impl Policy for EarliestFinish {
@@ -79,7 +83,11 @@ fn finish(target: &TargetLoad, job: &Job<'_>, pace: Pace) -> u128 {
 }
 
 fn pace(now: Timestamp, measured: &Measured) -> Option<Pace> {
-    let is_known = measured.jobs > 0 && now.since(measured.done_at) < EarliestFinish::STALE_AFTER;
+    let of_jobs = measured
+        .job_time()
+        .saturating_mul(EarliestFinish::STALE_AFTER_JOBS);
+    let stale_after = of_jobs.max(EarliestFinish::STALE_AFTER);
+    let is_known = measured.jobs > 0 && now.since(measured.done_at) < stale_after;
     is_known.then_some(Pace {
         transfer: measured.transfer_ns_per_mib,
         processing: measured.processing_ns_per_mib,
@@ -212,5 +220,31 @@ mod tests {
         let shares_at = |ms: u64| shares(farm(&[(10, 0), (1000, 0)]), 4, Timestamp(ms * MS));
         assert_eq!(shares_at(9000), [4, 0]);
         assert_eq!(shares_at(20_000), [2, 2]);
+    }
+
+    #[test]
+    fn a_target_of_long_jobs_is_believed_for_as_many_of_them() {
+        let shares_at = |s: u64| {
+            shares(
+                farm(&[(0, 20_000), (0, 60_000)]),
+                4,
+                Timestamp(s * 1000 * MS),
+            )
+        };
+        assert_eq!(shares_at(90), [3, 1]);
+        assert_eq!(shares_at(400), [2, 2]);
+    }
+
+    #[test]
+    fn the_pace_of_a_consumer_comes_from_its_own_reports() {
+        let mut view = farm(&[(1, 0), (1, 0)]);
+        for (target, ms) in [(0, 10), (1, 45)] {
+            let busy = Duration::from_millis(ms);
+            for report in 1..=50 {
+                let at = Timestamp(report * 20 * MS);
+                view.observe_work(TargetId(target), JOB.bytes, busy, at);
+            }
+        }
+        assert_eq!(shares(view, 9, Timestamp(1000 * MS)), [8, 1]);
     }
 }

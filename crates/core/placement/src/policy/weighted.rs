@@ -13,13 +13,13 @@ pub(super) const POLICY: Registration = Registration {
 };
 
 /// Takes, among the targets with room, the one with the least load for its weight, where its load is the bytes that
-/// it finished in the last five seconds and those booked at it now; among equal ones the lowest.
+/// it finished in the last five seconds and those booked at it or with its consumer now; among equal ones the lowest.
 ///
 /// The storage balancing of the ATLAS data acquisition in 2017 ("Weighted Assignment Policy", steps 1 and 2 of
 /// the slides): the load of a writer thread is the work it did in a sliding window, typically of 5 s, and the load of
 /// what is assigned is added at once, since the window alone sends files that come close together to one thread. They
 /// measured +2 % over round robin. It evens out bytes, not time: targets of unlike speed need weights
-/// ([`TargetLoad::weight_milli`]), which ATLAS did not. What is with a consumer counts as finished. Takes O(n).
+/// ([`TargetLoad::weight_milli`]), which ATLAS did not. Takes O(n).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weighted;
 
@@ -51,7 +51,7 @@ impl Policy for Weighted {
 }
 
 fn load(now: Timestamp, target: &TargetLoad, measured: &Measured) -> u128 {
-    u128::from(measured.window_bytes(now)) + u128::from(target.booked_bytes)
+    u128::from(measured.window_bytes(now)) + u128::from(target.occupied_bytes())
 }
 
 #[cfg(test)]

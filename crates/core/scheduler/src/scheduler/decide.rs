@@ -3,7 +3,6 @@
 use super::open_tf::{OpenTf, Part, Phase};
 use super::peer::target_id;
 use super::{Action, Incomplete, Recipient, Record, Scheduler, Trace};
-use sheaf_placement::Finished;
 use sheaf_protocol::control::{Assign, Built, Commit};
 use sheaf_protocol::{
     Attempt, Control, DropReason, FlpId, Target, TfId, Timestamp, Verdict, protect,
@@ -223,13 +222,9 @@ impl Scheduler {
             .find(|booking| booking.target == target);
         // When a TF that was found decided in the log was placed is not known.
         if let Some(booking) = booking {
-            let finished = Finished {
-                bytes: booking.bytes,
-                placed_at: booking.placed_at,
-                arrived_at: open.bytes_at.1,
-                done_at: now,
-            };
-            self.view.observe(target_id(target.epn), &finished);
+            let (bytes, placed_at) = (booking.bytes, booking.placed_at);
+            self.view
+                .observe_arrival(target_id(target.epn), bytes, placed_at, open.bytes_at.1);
         }
         self.accounting.target(target.epn).delivered += 1;
         self.actions.push_back(Action::Done { tf, target, trace });

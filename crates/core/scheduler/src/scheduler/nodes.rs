@@ -7,7 +7,9 @@ use super::phase::RunPhase;
 use super::run_delay::Releasing;
 use super::{Action, Recipient, Scheduler};
 use sheaf_placement::{LoadView, TargetLoad};
-use sheaf_protocol::control::{Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped};
+use sheaf_protocol::control::{
+    Absent, Announced, Consumed, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped,
+};
 use sheaf_protocol::{
     Control, DropReason, EpnId, FlpId, Incarnation, NodeId, Record, Role, Source, Target, TfId,
     Timestamp, protect,
@@ -169,6 +171,7 @@ impl Scheduler {
                     is_cut: false,
                     is_dead: false,
                     pulse: EpnPulse::default(),
+                    consumed: Consumed::default(),
                     releasing: Releasing::default(),
                     losing: Vec::new(),
                     rosters_said: BTreeSet::new(),
@@ -464,8 +467,8 @@ impl Scheduler {
                     self.handle_built(now, target, item);
                 }
             }
-            Control::CommitAck { tfs, sink_bytes } => {
-                self.view.set_held(target_id(target.epn), sink_bytes);
+            Control::CommitAck { tfs, consumed } => {
+                self.note_consumed(now, target, consumed);
                 for tf in tfs {
                     self.handle_commit_ack(now, target, tf);
                 }
@@ -482,6 +485,7 @@ impl Scheduler {
             Control::NotStored(tfs) => self.handle_not_stored(now, target, &tfs),
             Control::EpnPulse(pulse) => self.handle_epn_pulse(now, target, pulse),
             Control::Sources(sources) => self.handle_sources(now, target, &sources),
+            Control::Freed(consumed) => self.handle_freed(now, target, consumed),
             Control::Slots(items) => self.handle_slots(now, target, &items),
             Control::Leaving => {
                 if let Some(node) = self.epns.get_mut(&target.epn) {
@@ -598,7 +602,7 @@ impl Scheduler {
         {
             self.view.release(id, bytes);
         }
-        self.view.set_held(id, pulse.sink_bytes);
+        self.note_consumed(now, target, pulse.consumed);
         self.set_stuck(now, target, pulse.storage_full);
         if protect!(ReleaseRetransmit, when has_missed) {
             self.stats.releases_repeated += 1;

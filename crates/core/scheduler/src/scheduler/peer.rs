@@ -3,7 +3,7 @@
 use super::absent::{Absence, Hold};
 use super::run_delay::Releasing;
 use sheaf_placement::TargetId;
-use sheaf_protocol::control::{EpnPulse, FlpPulse, Position};
+use sheaf_protocol::control::{Consumed, EpnPulse, FlpPulse, Position};
 use sheaf_protocol::{EpnId, RosterId, Source, Target, TfId, Timestamp};
 use std::collections::BTreeSet;
 
@@ -65,6 +65,8 @@ pub(super) struct EpnNode {
     /// Life over, but still in the list of EPNs.
     pub(super) is_dead: bool,
     pub(super) pulse: EpnPulse,
+    /// Work of its consumer by its last report.
+    pub(super) consumed: Consumed,
     pub(super) releasing: Releasing,
     /// Bookings of TFs decided elsewhere: released when the EPN has applied that release.
     pub(super) losing: Vec<(u64, u64)>,

@@ -10,7 +10,7 @@ use super::peer::{EpnSetting, FlpNode, target_id};
 use super::phase::RunPhase;
 use super::{Action, Scheduler, SchedulerConfig};
 use crate::scheduler::RunPlan;
-use sheaf_placement::UnknownPolicy;
+use sheaf_placement::{UnknownPolicy, policy};
 use sheaf_protocol::control::{Assign, FlpPulse, SlotHeld};
 use sheaf_protocol::{
     Attempt, DropReason, EpnId, NodeId, Record, RunId, Source, Target, TfId, Timestamp, Verdict,
@@ -62,7 +62,8 @@ impl Scheduler {
         if let Some(next_run) = next_run.filter(|_| summary.is_over()) {
             return Self::new(config, plan, next_run);
         }
-        let mut found = Self::empty(config, plan, run)?;
+        let policy = policy::by_name(&config.policy, config.seed)?;
+        let mut found = Self::empty(config, plan, run, policy);
         found.phase = summary.phase(now);
         let Summary {
             rosters,

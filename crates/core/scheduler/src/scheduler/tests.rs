@@ -15,7 +15,7 @@ mod stored;
 
 use super::*;
 use sheaf_protocol::control::{
-    Announced, Built, Counter, EpnPulse, FlpPulse, Hello, Position, Skipped, SlotHeld,
+    Announced, Built, Consumed, Counter, EpnPulse, FlpPulse, Hello, Position, Skipped, SlotHeld,
 };
 use sheaf_protocol::{Attempt, DropReason, Incarnation, RosterId, Verdict};
 
@@ -320,8 +320,17 @@ impl Bench {
             }
             "acks" => Control::CommitAck {
                 tfs: tfs(words[1]),
-                sink_bytes: words.get(2).map_or(0, |word| number(word)),
+                consumed: Consumed {
+                    sink_bytes: words.get(2).map_or(0, |word| number(word)),
+                    ..Consumed::default()
+                },
             },
+            // `frees 10 20`: of all its TFs, 10 bytes in 20 ms; `with 30`: 30 bytes are still with the consumer.
+            "frees" => Control::Freed(Consumed {
+                sink_bytes: words.get(4).map_or(0, |word| number(word)),
+                freed_bytes: number(words[1]),
+                busy_ns: 1_000_000 * number::<u64>(words[2]),
+            }),
             "corrupt" => Control::Corrupt {
                 tf: TfId(number(words[1])),
                 flp: FlpId(number(words[2])),

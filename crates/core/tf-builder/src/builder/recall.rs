@@ -3,7 +3,7 @@
 use super::{Action, TfBuilder};
 use crate::slot::Slot;
 use sheaf_protocol::control::Commit;
-use sheaf_protocol::{Control, RunId, Tf, TfId, protect};
+use sheaf_protocol::{Control, RunId, Tf, TfId, Timestamp, protect};
 
 /// State of a committed TF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum Committed {
 
 impl<P: Clone> TfBuilder<P> {
     /// Handles commits of the ICN: delivers the TFs, or acknowledges again those that are delivered already.
-    pub fn handle_commit(&mut self, items: &[Commit]) {
+    pub fn handle_commit(&mut self, now: Timestamp, items: &[Commit]) {
         for item in items {
             let known = self.committed.get(&item.tf).copied();
             let tombstone = protect!(Tombstones, known, else None);
@@ -28,13 +28,13 @@ impl<P: Clone> TfBuilder<P> {
                 self.acks.push(item.tf);
             } else if let Some(committed) = committed {
                 self.answer_again(item.tf, committed);
-            } else if !self.commit(item) {
+            } else if !self.commit(now, item) {
                 self.stats.impossible_commits += 1;
             }
         }
     }
 
-    pub(super) fn commit(&mut self, item: &Commit) -> bool {
+    pub(super) fn commit(&mut self, now: Timestamp, item: &Commit) -> bool {
         let missing = &item.missing;
         let Some(found_missing) = self.slots.get(&item.tf).and_then(Slot::missing) else {
             return false;
@@ -43,11 +43,11 @@ impl<P: Clone> TfBuilder<P> {
         if protect!(CommittedContent, when !is_whole) {
             return false;
         }
-        self.deliver(item)
+        self.deliver(now, item)
     }
 
     /// Hands the slot of a TF to the consumer, without what its verdict lacks; `false` if there is none.
-    pub(super) fn deliver(&mut self, item: &Commit) -> bool {
+    pub(super) fn deliver(&mut self, now: Timestamp, item: &Commit) -> bool {
         let (tf, missing) = (item.tf, &item.missing);
         let Some(run) = self.run else {
             return false;
@@ -71,9 +71,44 @@ impl<P: Clone> TfBuilder<P> {
         };
         self.stats.redelivered_tfs += u64::from(item.is_redelivered);
         self.sink_bytes += built.bytes();
+        self.consumer.add(now, built.bytes());
         self.committed.insert(tf, Committed::Waiting);
         self.deliveries.push_back(built);
         true
+    }
+
+    /// Notes that the consumer has accepted a TF of `run` and of `bytes`, with `missing` FLPs missing. Consumers accept
+    /// TFs in any order, and a TF of a former run must not be mistaken for the one of the same id in this run.
+    pub fn handle_delivered(&mut self, run: RunId, tf: TfId, bytes: u64, missing: usize) {
+        if missing == 0 {
+            self.stats.delivered_complete += 1;
+        } else {
+            self.stats.delivered_incomplete += 1;
+        }
+        self.stats.delivered_bytes += bytes;
+        if self.run == Some(run)
+            && let Some(committed) = self.committed.get_mut(&tf)
+        {
+            *committed = Committed::Delivered;
+            self.acks.push(tf);
+        }
+    }
+
+    /// Notes that the consumer has released the memory of a TF of `bytes`: it has finished with the TF. The ICN is
+    /// informed at once, so that it knows the pace of the consumer and the room that there is.
+    pub fn handle_sink_freed(&mut self, now: Timestamp, bytes: u64) {
+        self.sink_bytes = self.sink_bytes.saturating_sub(bytes);
+        self.consumer.free(now, bytes);
+    }
+
+    /// Returns the report of what the consumer has finished with, unless an acknowledgement has told the ICN as much.
+    pub(super) fn poll_freed(&mut self) -> Option<Action<P>> {
+        let sink_bytes = self.sink_bytes;
+        if self.run.is_none() || !self.consumer.has_less_than_reported(sink_bytes) {
+            return None;
+        }
+        let consumed = self.consumer.report(sink_bytes);
+        Some(Action::Send(Control::Freed(consumed)))
     }
 
     /// Answers a repeated message about a committed TF. A TF on the way to the consumer is acknowledged when it is
@@ -111,6 +146,7 @@ impl<P: Clone> TfBuilder<P> {
     /// Notes that a TF of `run` and of `bytes` was taken back from the consumer's queue, and that no consumer has it.
     pub fn handle_returned(&mut self, run: RunId, tf: TfId, bytes: u64) {
         self.sink_bytes = self.sink_bytes.saturating_sub(bytes);
+        self.consumer.remove(bytes);
         if self.run == Some(run)
             && let Some(committed) = self.committed.get_mut(&tf)
         {

@@ -121,9 +121,9 @@ impl<P: Clone> TfBuilder<P> {
     }
 
     /// Handles the ICN's notice that these TFs, stored by a life that it presumes dead, are committed to this EPN.
-    pub fn handle_recover(&mut self, items: &[Recover]) {
+    pub fn handle_recover(&mut self, now: Timestamp, items: &[Recover]) {
         for item in items {
-            if self.storing.is_some() && self.has_itself(item) {
+            if self.storing.is_some() && self.has_itself(now, item) {
                 continue;
             }
             let (Some(storing), Some(run)) = (&mut self.storing, self.run) else {
@@ -143,7 +143,7 @@ impl<P: Clone> TfBuilder<P> {
     }
 
     /// Returns whether this very life stored the TF: cut off for long, it was presumed dead. Then this is a commit.
-    fn has_itself(&mut self, item: &Recover) -> bool {
+    fn has_itself(&mut self, now: Timestamp, item: &Recover) -> bool {
         if let Some(committed) = self.committed.get(&item.tf).copied() {
             self.answer_again(item.tf, committed);
             return true;
@@ -160,12 +160,12 @@ impl<P: Clone> TfBuilder<P> {
             is_redelivered: false,
             missing: item.missing.clone(),
         };
-        if slot.roster.is_some() && self.commit(&commit) {
+        if slot.roster.is_some() && self.commit(now, &commit) {
             return true;
         }
         // The roster of the verdict may not have come yet, of a new leader or with fewer FLPs: its parts are named.
         let slot = self.slots.get(&item.tf);
-        slot.is_some_and(|slot| has_the_parts_of(slot, item)) && self.deliver(&commit)
+        slot.is_some_and(|slot| has_the_parts_of(slot, item)) && self.deliver(now, &commit)
     }
 
     /// Handles the end of an [`Action::Recover`]; `found` is false if the TF is not on the disk.

@@ -74,11 +74,14 @@ impl Bench {
 
     pub(super) fn commit(&mut self, tf: u64, missing: &[u16]) {
         let missing = missing.iter().copied().map(FlpId).collect();
-        self.builder.handle_commit(&[Commit {
-            tf: TfId(tf),
-            is_redelivered: false,
-            missing,
-        }]);
+        self.builder.handle_commit(
+            self.now,
+            &[Commit {
+                tf: TfId(tf),
+                is_redelivered: false,
+                missing,
+            }],
+        );
     }
 
     pub(super) fn pass_ms(&mut self, ms: u64) {
@@ -95,7 +98,7 @@ impl Bench {
                     words.push(format!("deliver {} without {:?}", tf.tf, flps(&tf.missing)));
                     self.builder
                         .handle_delivered(tf.run, tf.tf, tf.bytes(), tf.missing.len());
-                    self.builder.handle_sink_freed(tf.bytes());
+                    self.builder.handle_sink_freed(self.now, tf.bytes());
                 }
                 Action::Send(Control::Built(items)) => {
                     for item in items {

@@ -374,7 +374,7 @@ fn epn_status(lead: &Lead, node: NodeId) -> EpnStatus {
         incarnation: lead.scheduler.epn_incarnation(epn).map_or(0, |life| life.0),
         open_tfs: pulse.open_tfs,
         open_bytes: pulse.open_bytes,
-        sink_bytes: pulse.sink_bytes,
+        sink_bytes: pulse.consumed.sink_bytes,
         booked_bytes: load.map_or(0, |load| load.booked_bytes),
         capacity_bytes: load.map_or(0, |load| load.capacity_bytes),
         delivered_tfs: target.delivered,

@@ -1,7 +1,10 @@
-//! Lines over sizes: throughput, CPU time and memory over the bytes of a message, as posters of benchmarks have them.
+//! Lines: values over loads and over sizes, such as throughput, CPU time and memory over the bytes of a message, as
+//! posters of benchmarks have them.
 
 use super::{INK, PlotError, bad, caption, short};
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
+use std::ops::Range;
 
 /// Width and height of a figure, in pixels.
 const SIZE: (u32, u32) = (860, 440);
@@ -35,34 +38,132 @@ pub struct Line {
     pub points: Vec<(f64, [f64; 3])>,
 }
 
+/// Way in which an axis grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Evenly.
+    Linear,
+    /// By factors; values are above 0.
+    Logarithmic,
+}
+
 /// Values over sizes, which are above 0 and have a logarithmic axis, as an SVG.
 ///
 /// # Errors
 ///
 /// [`PlotError`] if a value is not finite, or a size is not above 0.
 pub fn over_sizes(title: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Result<String, PlotError> {
+    check(title, lines, |x, _| x > 0.0)?;
+    let x_range = by_factors(range(lines, |(x, _)| [*x, *x]), [0.8, 1.25]).log_scale();
+    let y_range = from_zero(range(lines, |(_, [_, least, most])| [*least, *most]));
+    draw(title, (x, x_range, &size), (y, y_range, &short), lines)
+}
+
+/// Values over a quantity, with axes of these scales, below and beside, as an SVG.
+///
+/// # Errors
+///
+/// [`PlotError`] if a number is not finite, or one along a logarithmic axis is not above 0.
+pub fn over(
+    title: &str,
+    x: &Axis,
+    y: &Axis,
+    scales: [Scale; 2],
+    lines: &[Line],
+) -> Result<String, PlotError> {
+    let is_log = scales.map(|scale| scale == Scale::Logarithmic);
+    check(title, lines, |x, values| {
+        (!is_log[0] || x > 0.0) && (!is_log[1] || values.iter().all(|value| *value > 0.0))
+    })?;
+    let xs = range(lines, |(x, _)| [*x, *x]);
+    let ys = range(lines, |(_, [_, least, most])| [*least, *most]);
+    let (x_log, y_log) = (by_factors(xs, [0.8, 1.25]), by_factors(ys, [0.7, 1.4]));
+    let (x_even, y_even) = (with_margin(xs), from_zero(ys));
+    match is_log {
+        [false, false] => draw(title, (x, x_even, &short), (y, y_even, &short), lines),
+        [false, true] => {
+            let y_range = y_log.log_scale();
+            draw(title, (x, x_even, &short), (y, y_range, &short), lines)
+        }
+        [true, false] => {
+            let x_range = x_log.log_scale();
+            draw(title, (x, x_range, &short), (y, y_even, &short), lines)
+        }
+        [true, true] => {
+            let (x_range, y_range) = (x_log.log_scale(), y_log.log_scale());
+            draw(title, (x, x_range, &short), (y, y_range, &short), lines)
+        }
+    }
+}
+
+/// Returns the range of an axis of factors, a little wider than the numbers.
+fn by_factors((low, high): (f64, f64), wider: [f64; 2]) -> Range<f64> {
+    match low > high {
+        true => 1.0..10.0,
+        false => low * wider[0]..high * wider[1],
+    }
+}
+
+/// Returns the range of an even axis, a little wider than the numbers.
+fn with_margin((low, high): (f64, f64)) -> Range<f64> {
+    match low < high {
+        true => low - (high - low) * 0.04..high + (high - low) * 0.04,
+        false if low > high => 0.0..1.0,
+        false => low - 1.0..high + 1.0,
+    }
+}
+
+/// Returns the range of an even axis that begins at 0, or below if numbers do.
+fn from_zero((low, high): (f64, f64)) -> Range<f64> {
+    let low = if low < 0.0 { low * 1.1 } else { 0.0 };
+    let high = if high > 0.0 { high * 1.1 } else { 1.0 };
+    low..high
+}
+
+fn check(
+    title: &str,
+    lines: &[Line],
+    is_good: impl Fn(f64, &[f64; 3]) -> bool,
+) -> Result<(), PlotError> {
+    let mut points = lines.iter().flat_map(|line| &line.points);
+    let is_number = |(x, values): &(f64, [f64; 3])| {
+        x.is_finite() && values.iter().all(|value| value.is_finite()) && is_good(*x, values)
+    };
+    points
+        .all(is_number)
+        .then_some(())
+        .ok_or_else(|| PlotError {
+            what: title.to_owned(),
+            why: "a value is not a finite number, or not above 0 on a logarithmic axis".to_owned(),
+        })
+}
+
+/// Returns the least and the largest number of all points; the first is the larger one if there is no point.
+fn range(lines: &[Line], of: impl Fn(&(f64, [f64; 3])) -> [f64; 2]) -> (f64, f64) {
+    let points = lines.iter().flat_map(|line| &line.points);
+    points.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), point| {
+        let [least, most] = of(point);
+        (low.min(least), high.max(most))
+    })
+}
+
+/// Axis, its range, and how its numbers are written.
+type Along<'a, R> = (&'a Axis, R, &'a dyn Fn(f64) -> String);
+
+fn draw<X, Y>(
+    title: &str,
+    (x, x_range, x_number): Along<'_, X>,
+    (y, y_range, y_number): Along<'_, Y>,
+    lines: &[Line],
+) -> Result<String, PlotError>
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: ValueFormatter<f64>,
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: ValueFormatter<f64>,
+{
     let mut svg = String::new();
     {
-        let points = || lines.iter().flat_map(|line| &line.points);
-        let is_good = |(x, [a, b, c]): &(f64, [f64; 3])| {
-            x.is_finite() && *x > 0.0 && [a, b, c].iter().all(|value| value.is_finite())
-        };
-        if !points().all(is_good) {
-            return Err(PlotError {
-                what: title.to_owned(),
-                why: "a value is not a finite number".to_owned(),
-            });
-        }
-        let (low, high) = points().fold((f64::INFINITY, 0.0_f64), |(low, high), (x, _)| {
-            (low.min(*x), high.max(*x))
-        });
-        let (low, high) = if low > high {
-            (1.0, 10.0)
-        } else {
-            (low * 0.8, high * 1.25)
-        };
-        let top = points().map(|(_, [_, _, most])| *most).fold(0.0, f64::max);
-        let top = if top > 0.0 { top * 1.1 } else { 1.0 };
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         caption(&area, title)?;
         let mut chart = ChartBuilder::on(&area)
@@ -71,7 +172,7 @@ pub fn over_sizes(title: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Result<Str
             .margin_right(130)
             .x_label_area_size(40)
             .y_label_area_size(62)
-            .build_cartesian_2d((low..high).log_scale(), 0.0..top)
+            .build_cartesian_2d(x_range, y_range)
             .map_err(bad("axes"))?;
         chart
             .configure_mesh()
@@ -79,8 +180,8 @@ pub fn over_sizes(title: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Result<Str
             .axis_style(INK)
             .x_desc(x.unit.as_str())
             .y_desc(y.unit.as_str())
-            .x_label_formatter(&|x| size(*x))
-            .y_label_formatter(&|y| short(*y))
+            .x_label_formatter(&|x: &f64| x_number(*x))
+            .y_label_formatter(&|y: &f64| y_number(*y))
             .draw()
             .map_err(bad("axes"))?;
         let (mut others, mut labels) = (COLOURS.iter().cycle(), Vec::new());
@@ -191,5 +292,23 @@ mod tests {
         }
         assert!(draw(&[line("one", 0.0)]).is_ok() && draw(&[]).is_ok());
         assert!(draw(&[line("one", f64::NAN)]).is_err());
+        let (even, by_factors) = (Scale::Linear, Scale::Logarithmic);
+        let draw = |scales: [Scale; 2], lines: &[Line]| {
+            over("waits", &axis("load"), &axis("wait, ms"), scales, lines)
+        };
+        for scales in [
+            [even; 2],
+            [even, by_factors],
+            [by_factors, even],
+            [by_factors; 2],
+        ] {
+            let svg = draw(scales, &[line("sheaf", 0.02), line("other", 11_000.0)]).unwrap();
+            for word in ["waits", "wait, ms", "other", "<polyline"] {
+                assert!(svg.contains(word), "{word}: {svg}");
+            }
+            assert!(draw(scales, &[]).is_ok());
+        }
+        assert!(draw([even; 2], &[line("one", 0.0)]).is_ok());
+        assert!(draw([even, by_factors], &[line("one", 0.0)]).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! Result of one run.
 
 use serde::{Deserialize, Serialize};
+use sheaf_figures::stat;
 use sheaf_sim::summary::Latency;
 use std::collections::BTreeMap;
 
@@ -52,6 +53,9 @@ pub struct RunResult {
     pub latency_us: Latency,
     /// The same as [`LATENCY_POINTS`] quantiles, from the fastest to the slowest.
     pub latency_quantiles_us: Vec<f64>,
+    /// Waits for consumers, of a run that has a record of every TF.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<WaitsRun>,
     /// Whole TFs by EPN.
     pub tfs_by_epn: Vec<u64>,
     /// Jain's index of these, each relative to the speed of its EPN.
@@ -72,6 +76,49 @@ pub struct RunResult {
     /// Result of servers behind one address, in a run that asks them in place of a farm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<ServersRun>,
+}
+
+/// Waits of the TFs of one run that were announced after the warm-up.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaitsRun {
+    /// Announce to the begin of processing; of TFs that wait at the end, the time until then.
+    pub wait: Times,
+    /// Announce to the end of processing; of TFs that are not done at the end, the time until then.
+    pub turnaround: Times,
+    /// TFs with consumers that had not finished at the end.
+    pub unprocessed: u64,
+    /// TFs with consumers that died before they had finished.
+    pub died_unprocessed: u64,
+}
+
+/// Distribution of a time over the TFs of a run, in µs.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Times {
+    /// Mean.
+    pub mean_us: f64,
+    /// Quantiles that are shown.
+    pub us: Latency,
+    /// [`LATENCY_POINTS`] quantiles, from the shortest to the longest.
+    pub quantiles_us: Vec<f64>,
+}
+
+impl Times {
+    /// Returns the distribution of `values`, in µs.
+    pub(crate) fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |q: f64| quantile_of_sorted(&values, q);
+        let quantiles = |_| {
+            let point = |index: usize| at(index as f64 / (LATENCY_POINTS - 1) as f64);
+            (0..LATENCY_POINTS).map(point).collect()
+        };
+        Self {
+            mean_us: stat::mean(&values).unwrap_or(0.0),
+            us: latency_of(at),
+            quantiles_us: values.first().map(quantiles).unwrap_or_default(),
+        }
+    }
 }
 
 /// Result of servers behind one address in one run; rates have the scale of the original.
@@ -130,22 +177,17 @@ impl RunResult {
     }
 
     /// Takes in latencies, in µs.
-    pub(crate) fn set_latencies(&mut self, mut values: Vec<f64>) {
-        values.sort_by(f64::total_cmp);
-        let at = |q: f64| quantile_of_sorted(&values, q);
-        self.latency_us = latency_of(at);
-        self.latency_quantiles_us = match values.is_empty() {
-            true => Vec::new(),
-            false => (0..LATENCY_POINTS)
-                .map(|index| at(index as f64 / (LATENCY_POINTS - 1) as f64))
-                .collect(),
-        };
+    pub(crate) fn set_latencies(&mut self, values: Vec<f64>) {
+        let times = Times::of(values);
+        self.latency_us = times.us;
+        self.latency_quantiles_us = times.quantiles_us;
     }
 
     /// Columns of the CSV form.
     pub const CSV_HEADER: &'static str = "trial,iteration,attempt,valid,rejected,seed,began_unix_s,wall_s,generation_s,\
         announced,lost,loss_percent,out_of_order,mixed_target,delivered_twice,offered_mbit_s,goodput_mbit_s,span_s,\
-        latency_us_p50,latency_us_p90,latency_us_p99,latency_us_max,reassigned,flp_peak_bytes,epn_peak_bytes,faults,\
+        latency_us_p50,latency_us_p90,latency_us_p99,latency_us_max,wait_us_p50,wait_us_p99,turnaround_us_p99,\
+        unprocessed,died_unprocessed,reassigned,flp_peak_bytes,epn_peak_bytes,faults,\
         lost_by,tfs_by_epn,problems";
 
     /// The run as one CSV row.
@@ -158,6 +200,14 @@ impl RunResult {
             .collect();
         let by_epn: Vec<String> = self.tfs_by_epn.iter().map(u64::to_string).collect();
         let latency = &self.latency_us;
+        let wait = |value: fn(&WaitsRun) -> f64| {
+            let value = self.waits.as_ref().map(value);
+            value.map_or(String::new(), |value| format!("{value:.1}"))
+        };
+        let tfs = |value: fn(&WaitsRun) -> u64| {
+            let value = self.waits.as_ref().map(value);
+            value.map_or(String::new(), |value| value.to_string())
+        };
         let cells = [
             self.trial.clone(),
             self.iteration.to_string(),
@@ -186,6 +236,11 @@ impl RunResult {
             format!("{:.1}", latency.p90),
             format!("{:.1}", latency.p99),
             format!("{:.1}", latency.max),
+            wait(|waits| waits.wait.us.p50),
+            wait(|waits| waits.wait.us.p99),
+            wait(|waits| waits.turnaround.us.p99),
+            tfs(|waits| waits.unprocessed),
+            tfs(|waits| waits.died_unprocessed),
             self.reassigned.to_string(),
             self.flp_peak_bytes.to_string(),
             self.epn_peak_bytes.to_string(),
@@ -252,9 +307,6 @@ mod tests {
         assert_eq!(cells, RunResult::CSV_HEADER.split(',').count());
         assert!(!RunResult::CSV_HEADER.contains(' '));
     }
-
-    #[test]
-    fn fairness_is_one_for_equal_shares_and_falls_to_one_of_n() {}
 
     #[test]
     fn latencies_are_kept_as_quantiles() {

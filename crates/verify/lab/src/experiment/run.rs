@@ -9,7 +9,7 @@ use super::simulated::SimulateError;
 use super::store::{ConcludeError, ReadError, Store, StoreError};
 use super::venue::{Stage, StageError, Venue};
 use super::writers::{self, WritersRunError};
-use super::{Experiment, Trial};
+use super::{Experiment, Trial, side_by_side};
 use sheaf_sim::scenario::{Mode, Subject};
 use sheaf_sim::summary::{Kind, Summary};
 use sheaf_testbed::IoError;
@@ -217,6 +217,7 @@ fn run_all(
 ) -> Result<(), RunError> {
     let mut runs = store.runs()?;
     let iterations = options.experiment.iterations;
+    run_simulated(options, trials, store, &mut runs, tell)?;
     let mut clock = Pace::default();
     for iteration in 1..=iterations {
         for trial in trials {
@@ -231,14 +232,7 @@ fn run_all(
                 };
                 tell(&progress(&runs, &clock, None));
                 let begin = Instant::now();
-                let turn = Turn {
-                    iteration,
-                    attempt,
-                    // Another seed for each, the same one when the experiment is repeated.
-                    seed: options.experiment.seed
-                        + u64::from(iteration - 1)
-                        + 1000 * u64::from(attempt - 1),
-                };
+                let turn = turn(options, iteration, attempt);
                 let result = run_one(trial, &turn, stage, &options.out).or_else(|error| {
                     // What fails after a signal fails because of it.
                     clock::check_quit()?;
@@ -252,6 +246,61 @@ fn run_all(
         }
     }
     Ok(())
+}
+
+/// Makes the simulated runs that are missing, several at a time: they have no clock but their own.
+fn run_simulated(
+    options: &Options,
+    trials: &[Trial],
+    store: &Store,
+    runs: &mut Vec<RunResult>,
+    tell: &mut impl FnMut(&Progress),
+) -> Result<(), RunError> {
+    let iterations = options.experiment.iterations;
+    let is_simulated =
+        |trial: &&Trial| trial.source == Kind::Sim && trial.scenario.subject() == Subject::Farm;
+    let mut turns: Vec<(&Trial, Turn)> = Vec::new();
+    for iteration in 1..=iterations {
+        for trial in trials.iter().filter(is_simulated) {
+            let attempt = next_attempt(runs, trial, iteration);
+            turns.extend(attempt.map(|attempt| (trial, turn(options, iteration, attempt))));
+        }
+    }
+    if turns.is_empty() {
+        return Ok(());
+    }
+    let total = trials.len() * iterations as usize;
+    let (before, begin) = (done(runs, trials, iterations), Instant::now());
+    let mut made = 0;
+    let outcome = side_by_side::run::<RunError>(&turns, |trial, result| {
+        store.keep(&result)?;
+        runs.push(result.clone());
+        made += 1;
+        let each = begin.elapsed() / made;
+        let open = turns.len() - made as usize;
+        tell(&Progress {
+            done: before + made as usize,
+            total,
+            left: each.saturating_mul(u32::try_from(open).unwrap_or(u32::MAX)),
+            line: trial.line(),
+            result: Some(result),
+        });
+        Ok(())
+    });
+    outcome.or_else(|error| {
+        // What fails after a signal fails because of it.
+        clock::check_quit()?;
+        Err(error)
+    })
+}
+
+fn turn(options: &Options, iteration: u32, attempt: u32) -> Turn {
+    Turn {
+        iteration,
+        attempt,
+        // Another seed for each, the same one when the experiment is repeated.
+        seed: options.experiment.seed + u64::from(iteration - 1) + 1000 * u64::from(attempt - 1),
+    }
 }
 
 fn run_one(

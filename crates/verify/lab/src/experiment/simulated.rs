@@ -2,8 +2,9 @@
 
 use super::Trial;
 use super::live::Turn;
-use super::result::RunResult;
+use super::result::{RunResult, Times, WaitsRun};
 use sheaf_sim::des;
+use sheaf_sim::scenario::Mode;
 use sheaf_testbed::clock::{self, Interrupted};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
@@ -72,6 +73,15 @@ pub(super) fn run(trial: &Trial, turn: &Turn) -> Result<RunResult, SimulateError
         problems,
         ..RunResult::default()
     };
-    result.set_latencies(run.latencies_ns.iter().map(|ns| *ns as f64 / 1e3).collect());
+    let us = |ns: &[u64]| ns.iter().map(|ns| *ns as f64 / 1e3).collect();
+    result.set_latencies(us(&run.latencies_ns));
+    if trial.scenario.mode == Mode::Sheaf {
+        result.waits = Some(WaitsRun {
+            wait: Times::of(us(&run.waits_ns)),
+            turnaround: Times::of(us(&run.turnarounds_ns)),
+            unprocessed: run.unprocessed,
+            died_unprocessed: run.died_unprocessed,
+        });
+    }
     Ok(result)
 }

@@ -3,11 +3,13 @@
 use super::Trial;
 use super::card::Card;
 use super::published;
-use super::result::{RunResult, ServersRun, WritersRun, latency_of, percent, quantile_of_sorted};
+use super::result::{
+    RunResult, ServersRun, Times, WaitsRun, WritersRun, latency_of, percent, quantile_of_sorted,
+};
 use sheaf_figures::stat;
 use sheaf_sim::scenario::{Scenario, Writing};
 use sheaf_sim::serving::Serving;
-use sheaf_sim::summary::{Point, Served, Summary, Writers};
+use sheaf_sim::summary::{Latency, Point, Served, Summary, Writers};
 use std::collections::BTreeMap;
 
 /// The summary of `runs`; trials without any run are left out.
@@ -49,6 +51,7 @@ fn point(trial: &Trial, runs: &[&RunResult]) -> Point {
         epns: scenario.epns,
         rate_hz: scenario.rate_hz,
         bytes: scenario.size.bytes,
+        load: scenario.offered_load(),
         policy: trial.rule(),
         reaction: scenario.reaction.name().to_owned(),
         mode: trial.mode_name(),
@@ -60,15 +63,17 @@ fn point(trial: &Trial, runs: &[&RunResult]) -> Point {
         announced,
         lost_mean,
         loss_percent: percent(lost_mean, announced),
-        loss_percent_ci95: stat::bootstrap_ci95(&losses, scenario.seed).unwrap_or_default(),
+        loss_percent_ci95: stat::ci95_from_zero(&losses),
         out_of_order: mean_of(&|run| run.out_of_order as f64),
         goodput_mbit_s: mean_of(&|run| run.goodput_mbit_s),
         latency_us: latency_of(|q| quantile_of_sorted(&latencies, q)),
-        wait_us: None,
-        turnaround_us: None,
-        unprocessed: 0.0,
-        died_unprocessed: 0.0,
+        wait_us: pooled(&valid, |waits| &waits.wait),
+        turnaround_us: pooled(&valid, |waits| &waits.turnaround),
+        unprocessed: mean_of(&|run| of_waits(run, |waits| waits.unprocessed)),
+        died_unprocessed: mean_of(&|run| of_waits(run, |waits| waits.died_unprocessed)),
         published_loss_percent: scenario.published_loss_percent,
+        published_runs: scenario.published_runs,
+        published_note: scenario.published_note.clone(),
         lost_by: mean_by_cause(&valid),
         flp_peak_bytes: valid
             .iter()
@@ -89,13 +94,27 @@ fn point(trial: &Trial, runs: &[&RunResult]) -> Point {
         served: scenario.serving.as_ref().map(|serving| {
             let skipped = runs.iter().find_map(|run| run.skipped.clone());
             let skipped = skipped.filter(|_| valid.is_empty());
-            served(serving, scenario.seed, skipped, &valid)
+            served(serving, skipped, &valid)
         }),
     }
 }
 
+/// Returns the quantiles of a time over the TFs of all runs; `None` if it was not seen.
+fn pooled(runs: &[&RunResult], of: fn(&WaitsRun) -> &Times) -> Option<Latency> {
+    let waits = runs.iter().filter_map(|run| run.waits.as_ref());
+    let mut values: Vec<f64> = waits
+        .flat_map(|waits| of(waits).quantiles_us.iter().copied())
+        .collect();
+    values.sort_by(f64::total_cmp);
+    (!values.is_empty()).then(|| latency_of(|q| quantile_of_sorted(&values, q)))
+}
+
+fn of_waits(run: &RunResult, of: fn(&WaitsRun) -> u64) -> f64 {
+    run.waits.as_ref().map_or(0.0, |waits| of(waits) as f64)
+}
+
 /// Results of the runs of a point of servers.
-fn served(serving: &Serving, seed: u64, skipped: Option<String>, runs: &[&RunResult]) -> Served {
+fn served(serving: &Serving, skipped: Option<String>, runs: &[&RunResult]) -> Served {
     let servers: Vec<&ServersRun> = runs.iter().filter_map(|run| run.servers.as_ref()).collect();
     let values = |value: fn(&ServersRun) -> f64| -> Vec<f64> {
         servers.iter().map(|run| value(run)).collect()
@@ -110,8 +129,7 @@ fn served(serving: &Serving, seed: u64, skipped: Option<String>, runs: &[&RunRes
         asked: serving.clone(),
         skipped,
         gbit_per_s: mean(|run| run.gbit_per_s),
-        gbit_per_s_ci95: stat::bootstrap_ci95(&values(|run| run.gbit_per_s), seed)
-            .unwrap_or_default(),
+        gbit_per_s_ci95: stat::ci95_from_zero(&values(|run| run.gbit_per_s)),
         gbit_per_s_max: most(|run| run.gbit_per_s_max),
         connections_per_s: mean(|run| run.connections_per_s),
         held_max: servers.iter().map(|run| run.held_max).max().unwrap_or(0),
@@ -164,7 +182,7 @@ fn writers(writing: &Writing, scenario: &Scenario, runs: &[&RunResult]) -> Write
             false => scenario.policy.clone(),
         },
         mb_per_s,
-        mb_per_s_ci95: stat::bootstrap_ci95(&rates, scenario.seed).unwrap_or_default(),
+        mb_per_s_ci95: stat::ci95_from_zero(&rates),
         file_bound_mb_per_s: bound,
         loss_percent: match bound > 0.0 {
             true => 100.0 * (1.0 - mb_per_s / bound),
@@ -235,7 +253,9 @@ mod tests {
         let point = &summary.points[0];
         assert_eq!((point.n, point.n_rejected), (2, 1));
         assert_eq!((point.lost_mean, point.loss_percent), (20.0, 2.0));
-        assert_eq!(point.loss_percent_ci95, [1.0, 3.0]);
+        // 1 and 3 %: 2 ± 12.7.
+        assert!((point.loss_percent_ci95[1] - 14.706).abs() < 1e-3);
+        assert_eq!(point.loss_percent_ci95[0], 0.0);
         assert_eq!(point.lost_by["late-at-run-end"], 20.0);
         assert_eq!(point.published_loss_percent, Some(0.5));
         assert_eq!((point.latency_us.p50, point.latency_us.max), (100.0, 200.0));

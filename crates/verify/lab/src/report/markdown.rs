@@ -1,6 +1,6 @@
 //! Results as a page of Markdown, such as those of `docs/results/`.
 
-use super::{pages, servers, writers};
+use super::{pages, servers, waits, writers};
 use crate::results::Results;
 use sheaf_sim::summary::{Point, Summary};
 use std::fmt::Write as _;
@@ -44,10 +44,12 @@ pub fn page(results: &Results) -> String {
     }
     text += &servers::markdown(results);
     text += &writers::markdown(summary);
+    let of_waits = waits::markdown(results);
+    text += &of_waits;
     let farms: Vec<Point> = summary
         .points
         .iter()
-        .filter(writers::is_farm)
+        .filter(|point| of_waits.is_empty() && writers::is_farm(point))
         .cloned()
         .collect();
     if !farms.is_empty() {
@@ -61,7 +63,7 @@ pub fn page(results: &Results) -> String {
     let rejected: u32 = summary.points.iter().map(|point| point.n_rejected).sum();
     let _ = writeln!(
         text,
-        "Runs of a point: {} to {}, {rejected} rejected in all; 95 % intervals are of the mean, by bootstrap.",
+        "Runs of a point: {} to {}, {rejected} rejected in all; 95 % intervals are of the mean, by Student's t.",
         runs().min().unwrap_or(0),
         runs().max().unwrap_or(0)
     );

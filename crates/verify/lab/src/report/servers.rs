@@ -4,8 +4,8 @@
 //! with IPVS, and with clients that go to the servers directly, under the same load.
 
 mod decline;
-mod sheet;
 
+use super::sheet::Sheet;
 use crate::experiment::published;
 use crate::experiment::result::{RunResult, ServersRun};
 use crate::results::Results;
@@ -14,7 +14,6 @@ use sheaf_figures::plot::PlotError;
 use sheaf_figures::plot::lines::{Axis, Line, over_sizes};
 use sheaf_sim::serving::Serving;
 use sheaf_sim::summary::{Point, Served, Summary};
-use sheet::Sheet;
 use std::fmt::Write as _;
 
 /// Plane of the clients that go to the servers directly.

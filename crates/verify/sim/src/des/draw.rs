@@ -1,4 +1,7 @@
 //! Seeded random draws: sizes of STFs and times of processing.
+//!
+//! Each is drawn from the seed and the number of its TF, and of its FLP: equal seeds give every policy the same TFs, in
+//! whatever order they are built, so that runs are compared TF by TF (common random numbers).
 
 use crate::scenario::{Distribution, Processing, Scenario, SizeModel, Sizes};
 use rand::{RngExt, SeedableRng};
@@ -8,6 +11,10 @@ use sheaf_protocol::splitmix::mix;
 
 /// Largest STF of model `tpc`, in means of its FLP; larger draws are cut.
 const TPC_CUT: f64 = 8.0;
+/// Largest factor that all FLPs of a TF have in common; larger draws are cut.
+const COMMON_CUT: f64 = 8.0;
+/// Longest time of processing, in means, of a distribution with a heavy tail; longer draws are cut.
+const TAIL_CUT: f64 = 1000.0;
 
 /// Part of a run that random numbers are for: the parts do not disturb each other.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +23,12 @@ pub(super) enum Stream {
     Processing = 2,
     Stalls = 3,
     Lists = 4,
+    CommonSizes = 5,
+}
+
+/// Returns the generator of one item of a part of a run.
+fn chance_of(seed: u64, stream: Stream, item: u64) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(mix(mix(seed) ^ (stream as u64)) ^ mix(item))
 }
 
 /// Returns the generator of one part of a run.
@@ -29,7 +42,7 @@ pub(super) struct SizeDraw {
     sizes: Sizes,
     /// Mean of each FLP in bytes, in model `tpc`.
     means: Vec<f64>,
-    chance: Xoshiro256PlusPlus,
+    seed: u64,
 }
 
 impl SizeDraw {
@@ -43,20 +56,29 @@ impl SizeDraw {
         let sum: f64 = means.iter().sum();
         let scale = sizes.bytes as f64 * means.len() as f64 / sum;
         means.iter_mut().for_each(|mean| *mean *= scale);
-        Self {
-            sizes,
-            means,
-            chance,
-        }
+        Self { sizes, means, seed }
     }
 
-    /// Returns the bytes of the STF of `flp` in `tf`, at least 1. Called once for each, in any fixed order.
-    pub(super) fn bytes(&mut self, flp: u32, tf: u64) -> u64 {
+    /// Returns the bytes of the STF of `flp` in `tf`, at least 1.
+    pub(super) fn bytes(&self, flp: u32, tf: u64) -> u64 {
+        let bytes = self.own_bytes(flp, tf);
+        let sigma = self.sizes.common_sigma;
+        if sigma <= 0.0 {
+            return bytes;
+        }
+        let mut chance = chance_of(self.seed, Stream::CommonSizes, tf);
+        let factor = lognormal(&mut chance, sigma).min(COMMON_CUT);
+        ((bytes as f64 * factor) as u64).max(1)
+    }
+
+    /// Returns the bytes without what all FLPs have in common.
+    fn own_bytes(&self, flp: u32, tf: u64) -> u64 {
         let mean = self.sizes.bytes;
+        let chance = || chance_of(self.seed, Stream::Sizes, tf << 16 | u64::from(flp));
         let bytes = match self.sizes.model {
             SizeModel::Fixed => mean,
             SizeModel::Random => {
-                let factor: f64 = self.chance.random();
+                let factor: f64 = chance().random();
                 (mean as f64 * (0.5 + factor)) as u64
             }
             SizeModel::Sine => {
@@ -64,7 +86,7 @@ impl SizeDraw {
                 (mean as f64 * (1.0 + turn.sin())) as u64
             }
             SizeModel::Tpc => {
-                let factor = lognormal(&mut self.chance, self.sizes.sigma).min(TPC_CUT);
+                let factor = lognormal(&mut chance(), self.sizes.sigma).min(TPC_CUT);
                 (self.means[flp as usize] * factor) as u64
             }
             SizeModel::Trace => {
@@ -85,7 +107,12 @@ impl SizeDraw {
             SizeModel::Tpc => (self.means[flp as usize] * TPC_CUT) as u64,
             SizeModel::Trace => self.sizes.trace_bytes.iter().copied().max().unwrap_or(1),
         };
-        most.max(1)
+        let common = if self.sizes.common_sigma > 0.0 {
+            COMMON_CUT
+        } else {
+            1.0
+        };
+        ((most as f64 * common) as u64).max(1)
     }
 }
 
@@ -95,7 +122,7 @@ pub(super) struct TimeDraw {
     processing: Processing,
     /// Bytes of a mean TF.
     tf_bytes: f64,
-    chance: Xoshiro256PlusPlus,
+    seed: u64,
 }
 
 impl TimeDraw {
@@ -103,23 +130,25 @@ impl TimeDraw {
         Self {
             processing: scenario.processing,
             tf_bytes: scenario.size.bytes as f64 * f64::from(scenario.flps),
-            chance: chance(seed, Stream::Processing),
+            seed,
         }
     }
 
-    /// Returns how long an EPN of `speed` works on a TF of `bytes`, in ns.
-    pub(super) fn ns(&mut self, speed: f64, bytes: u64) -> u64 {
+    /// Returns how long an EPN of `speed` works on `tf` of `bytes`, in ns.
+    pub(super) fn ns(&self, tf: u64, speed: f64, bytes: u64) -> u64 {
         let mean = self.processing.ms * 1e6;
         if mean <= 0.0 {
             return 0;
         }
+        let chance = || chance_of(self.seed, Stream::Processing, tf);
         let spread = match self.processing.distribution {
             Distribution::Fixed => 1.0,
             Distribution::Exponential => {
-                let drawn: f64 = Exp1.sample(&mut self.chance);
+                let drawn: f64 = Exp1.sample(&mut chance());
                 drawn
             }
-            Distribution::Lognormal => lognormal(&mut self.chance, self.processing.sigma),
+            Distribution::Lognormal => lognormal(&mut chance(), self.processing.sigma),
+            Distribution::Pareto => pareto(&mut chance(), self.processing.alpha),
         };
         let size = if self.processing.by_size {
             bytes as f64 / self.tf_bytes
@@ -128,6 +157,14 @@ impl TimeDraw {
         };
         (mean * spread * size / speed) as u64
     }
+}
+
+/// Returns a number of the distribution of Pareto with the shape `alpha` above 1, whose mean is 1 but for the cut.
+fn pareto(chance: &mut Xoshiro256PlusPlus, alpha: f64) -> f64 {
+    // In (0, 1].
+    let drawn = 1.0 - chance.random::<f64>();
+    let least = (alpha - 1.0) / alpha;
+    (least * drawn.powf(-1.0 / alpha)).min(TAIL_CUT)
 }
 
 /// Returns a lognormal number whose mean is 1.
@@ -160,7 +197,7 @@ mod tests {
             (SizeModel::Trace, 0.01),
         ];
         for (model, tolerance) in models {
-            let mut draw = SizeDraw::new(&scenario(model), 7);
+            let draw = SizeDraw::new(&scenario(model), 7);
             let mut sum = 0.0;
             for tf in 0..300 {
                 for flp in 0..40 {
@@ -189,14 +226,54 @@ mod tests {
             Distribution::Fixed,
             Distribution::Exponential,
             Distribution::Lognormal,
+            Distribution::Pareto,
         ] {
             let mut scenario = scenario(SizeModel::Fixed);
             scenario.processing.ms = 10.0;
             scenario.processing.distribution = distribution;
-            let mut draw = TimeDraw::new(&scenario, 3);
-            let total: u64 = (0..20_000).map(|_| draw.ns(2.0, 1)).sum();
+            scenario.processing.alpha = 3.0;
+            let draw = TimeDraw::new(&scenario, 3);
+            let total: u64 = (0..20_000).map(|tf| draw.ns(tf, 2.0, 1)).sum();
             let mean_ms = total as f64 / 20_000.0 / 1e6;
             assert!((mean_ms - 5.0).abs() < 0.15, "{distribution:?}: {mean_ms}");
         }
+    }
+
+    #[test]
+    fn what_is_drawn_for_a_tf_does_not_depend_on_the_order() {
+        let mut scenario = scenario(SizeModel::Tpc);
+        scenario.size.common_sigma = 0.5;
+        scenario.processing.ms = 10.0;
+        scenario.processing.distribution = Distribution::Exponential;
+        let (sizes, times) = (SizeDraw::new(&scenario, 7), TimeDraw::new(&scenario, 7));
+        let drawn = |tf: u64| (sizes.bytes(3, tf), times.ns(tf, 1.0, 1));
+        let forth: Vec<_> = (0..50).map(drawn).collect();
+        let mut back: Vec<_> = (0..50).rev().map(drawn).collect();
+        back.reverse();
+        assert_eq!(forth, back);
+        assert_ne!(forth[0], forth[1]);
+    }
+
+    #[test]
+    fn what_all_flps_have_in_common_does_not_average_out() {
+        let spread = |common_sigma| {
+            let mut scenario = scenario(SizeModel::Random);
+            scenario.size.common_sigma = common_sigma;
+            let draw = SizeDraw::new(&scenario, 7);
+            let tf_bytes = |tf| (0..40).map(|flp| draw.bytes(flp, tf)).sum::<u64>() as f64;
+            let tfs: Vec<f64> = (0..2000).map(tf_bytes).collect();
+            let mean = tfs.iter().sum::<f64>() / tfs.len() as f64;
+            let squares: f64 = tfs.iter().map(|bytes| (bytes - mean).powi(2)).sum();
+            (
+                mean / 4_000_000.0,
+                (squares / tfs.len() as f64).sqrt() / mean,
+            )
+        };
+        let (mean, own) = spread(0.0);
+        assert!((mean - 1.0).abs() < 0.02 && own < 0.06, "{mean} {own}");
+        let (mean, common) = spread(0.5);
+        // The standard deviation of a lognormal of σ 0.5 is 0.53 of its mean.
+        assert!((mean - 1.0).abs() < 0.05, "{mean}");
+        assert!((common - 0.53).abs() < 0.06, "{common}");
     }
 }

@@ -13,11 +13,12 @@ mod node;
 mod wire;
 
 use super::draw::{SizeDraw, Stream as Chance, TimeDraw, chance};
-use super::network::{Network, Seen, Sight, group_of};
+use super::network::{Network, Seen, Sight};
+use super::oracle::Oracle;
 use super::queue::{MS, Nanos, Queue, Shelf, seconds};
 use super::record::Records;
 use super::tally::{Run, TraceHash};
-use crate::scenario::{Control as Way, FaultKind, Push, Scenario, SizeModel};
+use crate::scenario::{Control as Way, FaultKind, ORACLE, Push, Scenario, SizeModel};
 use bytes::Bytes;
 use fate::Fates;
 use node::{EpnNode, FlpNode};
@@ -213,7 +214,12 @@ impl DesFarm {
             ..RunPlan::default()
         };
         let run_id = RunId(seed);
-        let scheduler = Scheduler::new(config, plan, run_id).expect("the policy was checked");
+        let scheduler = if scenario.policy == ORACLE {
+            let policy = Box::new(Oracle::new(scenario, seed, epns_in_all));
+            Scheduler::with_policy(config, plan, run_id, policy)
+        } else {
+            Scheduler::new(config, plan, run_id).expect("the policy was checked")
+        };
         let mut flps = Vec::new();
         for flp in 0..scenario.flps {
             let source = Source {
@@ -231,7 +237,7 @@ impl DesFarm {
                 epn: EpnId(epn as u16),
                 incarnation: Incarnation(1),
             };
-            let speed = group_of(scenario, epn).map_or(1.0, |group| group.speed);
+            let speed = scenario.group_of(epn).map_or(1.0, |group| group.speed);
             epns.push(EpnNode::new(epn_brain(scenario), target, speed));
         }
         let streams = (0..scenario.flps * epns_in_all)

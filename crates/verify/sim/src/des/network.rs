@@ -142,7 +142,7 @@ impl Network {
         }
         let epn_rate = network.bytes_a_ns(network.wires.epn_mbit_s);
         for epn in 0..epns_in_all {
-            let factor = group_of(scenario, epn).map_or(1.0, |group| group.nic);
+            let factor = scenario.group_of(epn).map_or(1.0, |group| group.nic);
             network.add_port(epn_rate * factor, true);
         }
         for rack in 0..network.racks as usize {
@@ -671,21 +671,6 @@ fn racks_of(nodes: u32, counts: impl Iterator<Item = u32>) -> Vec<u32> {
     }
     racks.resize(nodes as usize, rack);
     racks
-}
-
-/// Returns the group of an EPN, if there is one.
-pub(super) fn group_of(scenario: &Scenario, epn: u32) -> Option<crate::scenario::Group> {
-    let mut first = 0;
-    let grouped: u32 = scenario.groups.iter().map(|group| group.epns).sum();
-    let epn = match scenario.groups_repeat {
-        true => epn.checked_rem(grouped)?,
-        false => epn,
-    };
-    scenario.groups.iter().copied().find(|group| {
-        let is_in = (first..first + group.epns).contains(&epn);
-        first += group.epns;
-        is_in
-    })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::tally::quantiles;
 use super::{Progress, Run, run};
 use crate::scenario::{Mode, Scenario, ScenarioError};
 use crate::summary::{Kind, Point};
+use sheaf_figures::stat;
 use sheaf_protocol::splitmix;
 use std::collections::BTreeMap;
 
@@ -63,7 +64,10 @@ struct Samples {
 }
 
 fn row(scenario: &Scenario, runs: &[Run], samples: &mut Samples) -> Point {
-    let mean = |value: &dyn Fn(&Run) -> f64| mean_of(runs.iter().map(value));
+    let mean = |value: &dyn Fn(&Run) -> f64| {
+        let values: Vec<f64> = runs.iter().map(value).collect();
+        stat::mean(&values).unwrap_or(0.0)
+    };
     let losses: Vec<f64> = runs.iter().map(loss_percent).collect();
     let mut lost_by: BTreeMap<String, f64> = BTreeMap::new();
     for run in runs {
@@ -78,6 +82,7 @@ fn row(scenario: &Scenario, runs: &[Run], samples: &mut Samples) -> Point {
         epns: scenario.epns,
         rate_hz: scenario.rate_hz,
         bytes: scenario.size.bytes,
+        load: scenario.offered_load(),
         policy: scenario.policy.clone(),
         reaction: scenario.reaction.name().to_owned(),
         mode: scenario.mode_name(),
@@ -88,8 +93,8 @@ fn row(scenario: &Scenario, runs: &[Run], samples: &mut Samples) -> Point {
         n_rejected: 0,
         announced: mean(&|run| run.announced as f64),
         lost_mean: mean(&|run| run.lost() as f64),
-        loss_percent: mean_of(losses.iter().copied()),
-        loss_percent_ci95: interval95(&losses),
+        loss_percent: stat::mean(&losses).unwrap_or(0.0),
+        loss_percent_ci95: stat::ci95_from_zero(&losses),
         out_of_order: mean(&|run| run.out_of_order as f64),
         goodput_mbit_s: mean(&Run::goodput_mbit_s),
         latency_us: quantiles(&mut samples.latencies),
@@ -99,6 +104,8 @@ fn row(scenario: &Scenario, runs: &[Run], samples: &mut Samples) -> Point {
         unprocessed: mean(&|run| run.unprocessed as f64),
         died_unprocessed: mean(&|run| run.died_unprocessed as f64),
         published_loss_percent: scenario.published_loss_percent,
+        published_runs: scenario.published_runs,
+        published_note: scenario.published_note.clone(),
         lost_by,
         flp_peak_bytes: most(|run| run.flp_peak_bytes),
         epn_peak_bytes: most(|run| run.epn_peak_bytes),
@@ -114,51 +121,4 @@ fn loss_percent(run: &Run) -> f64 {
         return 0.0;
     }
     100.0 * run.lost() as f64 / run.announced as f64
-}
-
-fn mean_of(values: impl Iterator<Item = f64>) -> f64 {
-    let (mut sum, mut count) = (0.0, 0u32);
-    for value in values {
-        sum += value;
-        count += 1;
-    }
-    if count == 0 {
-        0.0
-    } else {
-        sum / f64::from(count)
-    }
-}
-
-/// Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom; above, the normal one is near enough.
-const T95: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045, 2.042,
-];
-
-/// Returns the interval of the mean by Student's t, not below 0; the mean itself if there is one value.
-fn interval95(values: &[f64]) -> [f64; 2] {
-    let mean = mean_of(values.iter().copied());
-    if values.len() < 2 {
-        return [mean, mean];
-    }
-    let count = values.len() as f64;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let error = (squares / (count - 1.0) / count).sqrt();
-    let t = T95.get(values.len() - 2).copied().unwrap_or(1.96);
-    [(mean - t * error).max(0.0), mean + t * error]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_interval_is_that_of_students_t() {
-        assert_eq!(interval95(&[3.0]), [3.0, 3.0]);
-        // Mean 2, standard deviation 1, n = 3: 2 ± 4.303 / √3.
-        let [low, high] = interval95(&[1.0, 2.0, 3.0]);
-        assert_eq!(low, 0.0);
-        assert!((high - 4.4844).abs() < 1e-3, "{high}");
-    }
 }

@@ -105,12 +105,13 @@ impl TfRecord {
         ]
     }
 
-    /// Returns the time from assignment to the begin of processing, in ns; of a TF that was delivered and still waits
-    /// at `end`, the time until then, which is less than it will be.
+    /// Returns the time from announce to the begin of processing, in ns: in the queue of the ICN, on the way, and
+    /// before the consumer. Of a TF that was delivered and still waits at `end`, the time until then, which is less
+    /// than it will be.
     #[must_use]
     pub fn wait_ns(&self, end: u64) -> Option<u64> {
         let until = self.processing_ns.or_else(|| self.ends_early(end))?;
-        Some(until.saturating_sub(self.assigned_ns?))
+        Some(until.saturating_sub(self.announced_ns?))
     }
 
     /// Returns the time from announce to the end of processing, in ns; of a TF that was delivered and is not done at
@@ -269,12 +270,12 @@ mod tests {
         let all = records.settle();
         assert_eq!(
             (all[0].wait_ns(1000), all[0].turnaround_ns(1000)),
-            (Some(40), Some(80))
+            (Some(50), Some(80))
         );
         assert_eq!(all[1].fate, Fate::Unprocessed);
         assert_eq!(
             (all[1].wait_ns(1000), all[1].turnaround_ns(1000)),
-            (Some(980), Some(990))
+            (Some(990), Some(990))
         );
         assert_eq!((all[1].epn, all[1].bytes, all[1].attempts), (Some(3), 7, 1));
     }

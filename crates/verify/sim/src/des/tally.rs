@@ -33,7 +33,7 @@ pub struct Run {
     pub span_ns: u64,
     /// First announce to commit of every TF, in ns, in the order of commits.
     pub latencies_ns: Vec<u64>,
-    /// Assignment to the begin of processing of every TF with its consumer, if announced after the warm-up, in ns;
+    /// Announce to the begin of processing of every TF with its consumer, if announced after the warm-up, in ns;
     /// of those that still wait, the time until the end.
     pub waits_ns: Vec<u64>,
     /// Announce to the end of processing of the same TFs, in ns.

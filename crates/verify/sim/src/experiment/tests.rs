@@ -81,7 +81,17 @@ fn whatever_is_wrong_with_a_scenario_is_named_with_its_key_and_what_is_accepted(
             &["size.trace: found \"\", expected a file"],
         ),
         ("[matrix]\nflps = [1, 0]", &["flps: found 0, expected 1 to"]),
-        ("[matrix]\nsize = [1]", &["unknown field `size`", "bytes"]),
+        ("[matrix]\nsize = [1]", &["invalid type: integer `1`"]),
+        ("[matrix]\nspeed = [1]", &["unknown field `speed`", "bytes"]),
+        ("[matrix]\nfarm.stale = [1]", &["unknown field `stale`"]),
+        (
+            "[matrix]\nfarm.tick_ms = 3",
+            &["matrix.farm.tick_ms: found 3, expected a list of values"],
+        ),
+        (
+            "load = 0.9",
+            &["load: found 0.9, expected a processing.ms above 0"],
+        ),
         (
             "[[network.racks]]\nepns = 9\nuplink_mbit_s = 1",
             &["racks: EPNs: found 9, expected at most 4"],

@@ -1,6 +1,6 @@
 //! Checks of the values of a scenario, each and together.
 
-use super::{Fault, FaultKind, Mode, Scenario, ScenarioError, SizeModel, Subject, serving};
+use super::{Fault, FaultKind, Mode, ORACLE, Scenario, ScenarioError, SizeModel, Subject, serving};
 use sheaf_placement::policy;
 
 type Checked = Result<(), ScenarioError>;
@@ -23,7 +23,12 @@ impl Scenario {
             Subject::Farm => {}
         }
         self.check_load()?;
-        policy::by_name(&self.policy, self.seed)?;
+        if self.policy != ORACLE {
+            policy::by_name(&self.policy, self.seed)?;
+        } else if self.mode == Mode::Legacy {
+            let expected = "a policy that needs no foresight in mode legacy";
+            return Err(ScenarioError::value("policy", ORACLE, expected));
+        }
         self.check_network()?;
         self.check_farm()?;
         for (index, fault) in self.faults.iter().enumerate() {
@@ -53,6 +58,7 @@ impl Scenario {
         }
         fraction("size.sigma", self.size.sigma, 3.0)?;
         fraction("size.flp_sigma", self.size.flp_sigma, 3.0)?;
+        fraction("size.common_sigma", self.size.common_sigma, 3.0)?;
         count("size.period_tfs", self.size.period_tfs, 1, u32::MAX)?;
         let has_trace = !self.size.trace.is_empty();
         if has_trace != (self.size.model == SizeModel::Trace) {
@@ -111,6 +117,11 @@ impl Scenario {
         }
         fraction("processing.ms", self.processing.ms, 1e9)?;
         fraction("processing.sigma", self.processing.sigma, 3.0)?;
+        let alpha = self.processing.alpha;
+        if !(alpha > 1.0 && alpha <= 100.0) {
+            let expected = "more than 1, at most 100";
+            return Err(ScenarioError::value("processing.alpha", alpha, expected));
+        }
         count("processing.parallel", self.processing.parallel, 1, 65_536)?;
         let mut grouped = 0u32;
         for (index, group) in self.groups.iter().enumerate() {

@@ -25,6 +25,9 @@ pub struct Sizes {
     pub sigma: f64,
     /// Standard deviation of the logarithm of the FLPs' mean sizes, in model `tpc`: how uneven the detectors are.
     pub flp_sigma: f64,
+    /// Standard deviation of the logarithm of a factor that all STFs of a TF have in common, beside the model; 0 for
+    /// none. Sums over many FLPs average out what each draws for itself; what the beams did, they all see.
+    pub common_sigma: f64,
     /// Period of the sine in TFs, in model `sine`.
     pub period_tfs: u32,
     /// A file with one size in bytes a line, in model `trace`; FLP `f` begins at line `f`, and behind the end it
@@ -42,6 +45,7 @@ impl Default for Sizes {
             bytes: 100_000,
             sigma: 0.3,
             flp_sigma: 1.0,
+            common_sigma: 0.0,
             period_tfs: 100,
             trace: String::new(),
             trace_bytes: Vec::new(),
@@ -155,6 +159,8 @@ pub struct Processing {
     pub distribution: Distribution,
     /// Standard deviation of the logarithm, if lognormal.
     pub sigma: f64,
+    /// Shape, if of Pareto, above 1: the smaller, the heavier the tail; up to 2 the variance is without bound.
+    pub alpha: f64,
     /// Whether a TF of twice the size takes twice the time.
     pub by_size: bool,
     /// TFs in processing at once at one EPN.
@@ -167,6 +173,7 @@ impl Default for Processing {
             ms: 0.0,
             distribution: Distribution::Fixed,
             sigma: 0.3,
+            alpha: 2.1,
             by_size: false,
             parallel: 1,
         }
@@ -184,6 +191,8 @@ pub enum Distribution {
     Exponential,
     /// Lognormally, with `sigma`.
     Lognormal,
+    /// By the distribution of Pareto with `alpha`: a heavy tail, cut at 1000 means.
+    Pareto,
 }
 
 /// EPNs that differ from the ordinary.

@@ -101,13 +101,21 @@ fn one_of_each() -> Vec<Control> {
         }]),
         Control::CommitAck {
             tfs: vec![tf, TfId(12)],
-            sink_bytes: 4,
+            consumed: Consumed {
+                sink_bytes: 4,
+                ..Consumed::default()
+            },
         },
         Control::Corrupt { tf, flp: FlpId(1) },
         Control::EpnPulse(EpnPulse {
             released_version: 8,
             storage_full: true,
             ..EpnPulse::default()
+        }),
+        Control::Freed(Consumed {
+            sink_bytes: 1,
+            freed_bytes: 2,
+            busy_ns: 3,
         }),
         Control::Welcome(Welcome {
             pulse_ns: 20,

@@ -1,7 +1,7 @@
 //! Tests of the list that the policy chooses from, which follows the deaths of EPNs, or does not.
 
 use super::*;
-use sheaf_placement::{Reaction, TargetId};
+use sheaf_placement::{Measured, Reaction, TargetId};
 
 fn reacting(flps: u16, epns: u16, reaction: Reaction) -> Bench {
     farm_with(flps, epns, |config| {
@@ -112,22 +112,46 @@ fn equal_logs_and_events_make_equal_choices_of_a_new_leader_under_every_policy()
     }
 }
 
+fn measured_of(bench: &Bench, epn: u32) -> Measured {
+    let view = bench.scheduler.view();
+    *view.measured_of(TargetId(epn)).expect("a member")
+}
+
+#[test]
+fn the_end_of_processing_is_measured_however_often_it_is_reported() {
+    let mut bench = farm_with(1, 2, |config| {
+        "earliest-finish".clone_into(&mut config.policy);
+    });
+    // Both TFs arrive at once; the consumer of EPN 0 takes 10 ms a TF, that of EPN 1 takes 30.
+    bench.after("flp 0 has 0-3; epn 0 built 0; epn 0 acks 0 10; epn 1 built 1; epn 1 acks 1 10");
+    bench.after("epn 0 frees 10 10; epn 1 frees 10 30");
+    // Two more: one report of EPN 0 is lost, and the next one makes up for it.
+    bench.after("epn 0 frees 30 30; epn 1 frees 20 60; epn 1 frees 30 90");
+    let pace = |epn| measured_of(&bench, epn).processing_ns_per_mib as f64;
+    let ratio = pace(1) / pace(0);
+    assert!((2.8..3.2).contains(&ratio), "{ratio}");
+    assert_eq!(measured_of(&bench, 0).bytes, 30);
+}
+
+#[test]
+fn a_queued_tf_is_placed_when_a_consumer_has_finished() {
+    let mut bench = farm_with(1, 1, |_| {});
+    bench.after("flp 0 has 0; epn 0 built 0; epn 0 acks 0 995");
+    assert_eq!(bench.after("flp 0 has 1"), "");
+    assert_eq!(bench.after("epn 0 frees 995 10 with 0"), "assign 1#1>0");
+}
+
 #[test]
 fn what_an_epn_finishes_is_measured_for_the_policies_that_learn() {
     let mut bench = farm_with(1, 2, |config| {
         "earliest-finish".clone_into(&mut config.policy);
     });
-    // EPN 0 takes 10 ms for its TF, EPN 1 takes 30.
+    // The TF of EPN 0 arrives within 10 ms, that of EPN 1 takes 30.
     bench.after(
         "flp 0 has 0-1; wait 10; epn 0 built 0; epn 0 acks 0; wait 20; epn 1 built 1; epn 1 acks 1",
     );
-    let measured = |epn| {
-        *bench
-            .scheduler
-            .view()
-            .measured_of(TargetId(epn))
-            .expect("a member")
-    };
+    bench.after("epn 0 frees 10 0; epn 1 frees 10 0");
+    let measured = |epn| measured_of(&bench, epn);
     assert_eq!((measured(0).jobs, measured(0).bytes), (1, STF_BYTES));
     assert!(measured(0).transfer_ns_per_mib * 2 < measured(1).transfer_ns_per_mib);
     assert_eq!(

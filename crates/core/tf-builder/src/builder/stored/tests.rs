@@ -25,12 +25,15 @@ impl Bench {
     }
 
     fn recover(&mut self, tf: u64) {
-        self.builder.handle_recover(&[Recover {
-            tf: TfId(tf),
-            incarnation: Incarnation(1),
-            missing: Vec::new(),
-            parts: Vec::new(),
-        }]);
+        self.builder.handle_recover(
+            self.now,
+            &[Recover {
+                tf: TfId(tf),
+                incarnation: Incarnation(1),
+                missing: Vec::new(),
+                parts: Vec::new(),
+            }],
+        );
     }
 
     fn release_below(&mut self, version: u64, floor: u64) {
@@ -199,12 +202,15 @@ fn an_epn_that_was_presumed_dead_delivers_by_the_parts_when_it_has_an_older_rost
     assert_eq!(bench.said(), "store 5 without [2]");
     bench.stored(5);
     assert_eq!(bench.said(), "built 5 without [2]");
-    bench.builder.handle_recover(&[Recover {
-        tf: TfId(5),
-        incarnation: Incarnation(1),
-        missing: Vec::new(),
-        parts: vec![FlpId(0), FlpId(1)],
-    }]);
+    bench.builder.handle_recover(
+        bench.now,
+        &[Recover {
+            tf: TfId(5),
+            incarnation: Incarnation(1),
+            missing: Vec::new(),
+            parts: vec![FlpId(0), FlpId(1)],
+        }],
+    );
     assert_eq!(bench.said(), "deliver 5 without [], ack 5");
 }
 
@@ -225,12 +231,15 @@ fn an_epn_that_was_presumed_dead_by_a_new_leader_delivers_what_the_verdict_names
         bench.builder.handle_joined(bench.now, RUN, true);
         bench.said();
         let flps = |flps: &[u16]| flps.iter().copied().map(FlpId).collect();
-        bench.builder.handle_recover(&[Recover {
-            tf: TfId(5),
-            incarnation: Incarnation(1),
-            missing: flps(missing),
-            parts: flps(parts),
-        }]);
+        bench.builder.handle_recover(
+            bench.now,
+            &[Recover {
+                tf: TfId(5),
+                incarnation: Incarnation(1),
+                missing: flps(missing),
+                parts: flps(parts),
+            }],
+        );
         assert_eq!(bench.said(), expected, "{parts:?} {missing:?}");
     }
 }

@@ -48,8 +48,8 @@ fn an_unknown_policy_is_answered_with_the_known_ones() {
     check(
         "[icn.scheduler]\npolicy = \"fastest\"\n",
         "f:2: icn.scheduler.policy: found \"fastest\", expected one of fixed, random, round-robin, modulo, \
-         first-fit, least-loaded, power-of-two, weighted, earliest-finish, calendar, maglev, or fixed:TARGET \
-         with the number of a target",
+         first-fit, least-loaded, power-of-two, weighted, earliest-finish, calendar, maglev, join-idle-queue, \
+         power-of-two-memory, or fixed:TARGET with the number of a target",
     );
 }
 

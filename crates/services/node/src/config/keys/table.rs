@@ -60,7 +60,8 @@ keys! {
     /// How TFs are placed.
     table [icn.scheduler] {
         /// Policy that chooses the EPN: fixed, fixed:TARGET, random, round-robin, modulo, first-fit, least-loaded,
-        /// power-of-two, weighted, earliest-finish, calendar or maglev; see docs/explanation/policies.md.
+        /// power-of-two, weighted, earliest-finish, calendar, maglev, join-idle-queue or power-of-two-memory; see
+        /// docs/explanation/policies.md.
         policy: "", live "the ICN";
         /// Seed of the policy's randomness.
         seed: "", live "the ICN";

@@ -41,12 +41,12 @@ impl Series<'_> {
     /// Change of the rate from [`FROM`] to the most clients, in percent.
     pub(super) fn change(&self) -> Option<Interval> {
         let last = Some(self.last()).filter(|last| *last > FROM)?;
-        peak::change_percent(&self.rates, FROM, last, self.seed)
+        peak::change_percent(&self.rates, FROM, last)
     }
 
     /// Growth of the share of failed transfers for 1,000 more clients, in percentage points.
     pub(super) fn failures(&self) -> Option<Interval> {
-        peak::slope_ci95(&self.failures, self.seed)
+        peak::slope_ci95(&self.failures)
     }
 
     fn course(&self) -> Course {
@@ -115,7 +115,7 @@ pub(super) fn of_published() -> Option<Peak> {
 /// Change of the published rate from 3,000 to 5,000 clients, in percent.
 pub(super) fn published_change() -> Option<f64> {
     let points = published::points().map(|(clients, rate)| (clients, vec![rate]));
-    let (change, _) = peak::change_percent(&points, FROM, 5000.0, 1)?;
+    let (change, _) = peak::change_percent(&points, FROM, 5000.0)?;
     Some(change)
 }
 

@@ -1,6 +1,5 @@
 //! Faults of nodes and paths, as the scenario lists them.
 
-use super::super::network::group_of;
 use super::super::queue::{Nanos, seconds};
 use super::node::{Condition, EpnNode, FlpNode};
 use super::{DesFarm, Event, Said, Word, epn_brain, flp_brain};
@@ -74,7 +73,7 @@ impl DesFarm {
             self.network.set_flp_rate(now, flp, factor);
         }
         if let Some(epn) = epn {
-            let nic = group_of(&self.scenario, epn).map_or(1.0, |group| group.nic);
+            let nic = self.scenario.group_of(epn).map_or(1.0, |group| group.nic);
             self.network.set_epn_rate(now, epn, factor * nic);
         }
     }

@@ -159,7 +159,10 @@ impl DesFarm {
 
     /// Joins an EPN, for the first time or again.
     pub(super) fn send_hello_epn(&mut self, epn: u32) {
-        let weight = super::group_of(&self.scenario, epn).map_or(1.0, |group| group.weight);
+        let weight = self
+            .scenario
+            .group_of(epn)
+            .map_or(1.0, |group| group.weight);
         let hello = Hello {
             data_address: String::new(),
             capacity_bytes: self.scenario.farm.capacity_bytes,
@@ -214,7 +217,7 @@ impl DesFarm {
             Control::Absent(items) => brain.handle_absent(now, &items),
             Control::SourceGone { source, roster } => brain.handle_source_gone(now, source, roster),
             Control::SourceBack { source, roster } => brain.handle_source_back(source, roster),
-            Control::Commit(items) => brain.handle_commit(&items),
+            Control::Commit(items) => brain.handle_commit(now, &items),
             Control::Recall(tfs) => {
                 brain.handle_recall(&tfs);
             }
@@ -374,9 +377,9 @@ impl DesFarm {
                 return;
             };
             self.records.process(now, tf);
-            let ns = self.times.ns(node.speed / node.slowness, bytes);
+            let ns = self.times.ns(tf.0, node.speed / node.slowness, bytes);
             if ns == 0 {
-                node.brain.handle_sink_freed(bytes);
+                node.brain.handle_sink_freed(Timestamp(now), bytes);
                 self.records.done(now, tf);
                 continue;
             }
@@ -399,8 +402,10 @@ impl DesFarm {
         }
         node.busy -= 1;
         node.working.remove(&tf);
-        node.brain.handle_sink_freed(bytes);
-        self.records.done(self.queue.now(), tf);
+        let now = self.queue.now();
+        node.brain.handle_sink_freed(Timestamp(now), bytes);
+        self.records.done(now, tf);
         self.process(u32::from(epn));
+        self.act_epn(u32::from(epn));
     }
 }

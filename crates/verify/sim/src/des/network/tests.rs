@@ -266,7 +266,7 @@ fn groups_stand_at_the_begin_or_come_again_and_again() {
         ..Scenario::default()
     };
     let speeds = |scenario: &Scenario| -> Vec<f64> {
-        let speed = |epn| group_of(scenario, epn).map_or(1.0, |group| group.speed);
+        let speed = |epn| scenario.group_of(epn).map_or(1.0, |group| group.speed);
         (0..8).map(speed).collect()
     };
     assert_eq!(speeds(&scenario), [0.5, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0]);

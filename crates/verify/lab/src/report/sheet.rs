@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// Table of texts.
 pub(super) struct Sheet {
-    title: &'static str,
+    title: String,
     note: String,
     head: Vec<&'static str>,
     pub(super) rows: Vec<Vec<String>>,
@@ -12,9 +12,9 @@ pub(super) struct Sheet {
 
 impl Sheet {
     /// Returns one without rows.
-    pub(super) fn new(title: &'static str, note: &str, head: &[&'static str]) -> Self {
+    pub(super) fn new(title: &str, note: &str, head: &[&'static str]) -> Self {
         Self {
-            title,
+            title: title.to_owned(),
             note: note.to_owned(),
             head: head.to_vec(),
             rows: Vec::new(),
@@ -41,7 +41,7 @@ impl Sheet {
         if self.rows.is_empty() {
             return String::new();
         }
-        let (title, note) = (escape(self.title), escape(&self.note));
+        let (title, note) = (escape(&self.title), escape(&self.note));
         let head = self.head.join("<th>");
         let mut page = format!("<h2>{title}</h2>\n<p>{note}</p>\n<table><tr><th>{head}</tr>\n");
         for row in &self.rows {
