@@ -20,7 +20,8 @@ pub(super) fn run<E: From<SimulateError>>(
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
-        let (sender, results) = mpsc::channel();
+        // A run that has ended waits until those before it are kept.
+        let (sender, results) = mpsc::sync_channel(processors);
         for _ in 0..processors.min(turns.len()) {
             let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
