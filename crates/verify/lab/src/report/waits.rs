@@ -11,7 +11,7 @@ mod tests;
 use super::sheet::Sheet;
 use crate::experiment::result::{RunResult, WaitsRun};
 use crate::results::{Results, kind};
-use rank::{CONFIDENCE, Rank, Ratio};
+use rank::{CONFIDENCE, Measure, Rank, Ratio};
 use sheaf_figures::plot::PlotError;
 use sheaf_figures::plot::lines::{Axis, Line, Scale, over};
 use sheaf_figures::stat;
@@ -86,8 +86,12 @@ impl<'a> Farm<'a> {
     }
 }
 
-fn p99(waits: &WaitsRun) -> f64 {
+fn wait(waits: &WaitsRun) -> f64 {
     waits.wait.us.p99
+}
+
+fn turnaround(waits: &WaitsRun) -> f64 {
+    waits.turnaround.us.p99
 }
 
 /// Farms at which several policies were run and every TF has a record, in the order of the file.
@@ -162,34 +166,40 @@ fn times(ratio: Option<&Ratio>) -> String {
     }
 }
 
+/// Times that policies are compared by.
+const MEASURES: [Measure; 2] = [wait, turnaround];
 /// Answer for each farm.
-const ANSWER_HEAD: [&str; 6] = [
+const ANSWER_HEAD: [&str; 9] = [
     "farm",
-    "best",
-    "wait p99, ms",
+    "shortest wait",
+    "p99, ms",
     "as good",
-    "round-robin ÷ best",
-    "best ÷ oracle",
+    "round-robin ÷ it",
+    "shortest turnaround",
+    "p99, ms",
+    "as good",
+    "÷ oracle",
 ];
 /// Columns of a farm.
-const FARM_HEAD: [&str; 11] = [
+const FARM_HEAD: [&str; 12] = [
     "policy",
     "n",
     "wait p50, ms",
     "p99, ms",
     "95 %",
-    "÷ best",
-    "÷ oracle",
+    "÷ shortest",
     "turnaround p99, ms",
+    "÷ shortest",
+    "÷ oracle",
     "unfinished %",
     "EPN peak, MB",
     "Jain",
 ];
-const NOTE: &str = "Wait: from the announce of a TF to the begin of its processing, p99 of the TFs of a run after the \
-    warm-up; a TF that still waits at the end has waited until then. Best: shortest wait among the policies that leave \
-    fewest TFs unfinished (within 0.1 % of all), the one with foresight (oracle) left out. As good: the interval of \
-    the ratio to the best holds 1. Ratios are paired by seed; intervals are of 95 %, those of ratios to the best \
-    corrected for the number of policies.";
+const NOTE: &str = "Wait: from the announce of a TF to the begin of its processing; turnaround: to its end. Both \
+    are p99 of the TFs of a run after the warm-up; a TF that still waits at the end has waited until then. The \
+    shortest is that among the policies that leave fewest TFs unfinished (within 0.1 % of all), the one with \
+    foresight (oracle) left out. As good: the interval of the ratio to the shortest holds 1. Ratios are paired by \
+    seed; intervals are of 95 %, those of ratios to the shortest corrected for the number of policies.";
 
 /// Answer and tables; nothing if no farm has several policies and records of TFs.
 fn sheets(results: &Results) -> Vec<Sheet> {
@@ -216,50 +226,58 @@ pub(super) fn html(results: &Results, escape: fn(&str) -> String) -> String {
 }
 
 fn answer_of(farm: &Farm<'_>) -> Option<Vec<String>> {
-    let rank = Rank::of(farm)?;
-    let as_good = rank.as_good(farm);
-    let as_good: Vec<&str> = as_good.map(|row| row.point.policy.as_str()).collect();
-    let best = &farm.rows[rank.best];
     let is_default = |row: &Row<'_>| row.point.policy == DEFAULT;
     let default = farm.rows.iter().position(is_default);
-    let oracle = farm.row(ORACLE);
-    let to_oracle = oracle.and_then(|oracle| Ratio::of(best, oracle, CONFIDENCE));
-    Some(vec![
-        farm.title(),
-        best.point.policy.clone(),
-        ms(best.mean_ms(p99)),
-        match as_good.as_slice() {
+    let mut cells = vec![farm.title()];
+    for (nth, measure) in MEASURES.into_iter().enumerate() {
+        let rank = Rank::of(farm, measure)?;
+        let as_good = rank.as_good(farm);
+        let as_good: Vec<&str> = as_good.map(|row| row.point.policy.as_str()).collect();
+        let best = &farm.rows[rank.best];
+        cells.push(best.point.policy.clone());
+        cells.push(ms(best.mean_ms(measure)));
+        cells.push(match as_good.as_slice() {
             _ if best.runs.len() < 2 => "one run: not known".to_owned(),
             [] => "–".to_owned(),
             as_good => as_good.join(", "),
-        },
-        times(default.and_then(|at| rank.to_best[at].as_ref())),
-        times(to_oracle.as_ref()),
-    ])
+        });
+        cells.push(if nth == 0 {
+            times(default.and_then(|at| rank.to_best[at].as_ref()))
+        } else {
+            let oracle = farm.row(ORACLE);
+            times(
+                oracle
+                    .and_then(|oracle| Ratio::of(best, oracle, measure, CONFIDENCE))
+                    .as_ref(),
+            )
+        });
+    }
+    Some(cells)
 }
 
 fn table(farm: &Farm<'_>) -> Sheet {
-    let rank = Rank::of(farm);
+    let ranks = MEASURES.map(|measure| Rank::of(farm, measure));
     let note = format!("Runs of {} s.", farm.first().duration_s);
     let mut sheet = Sheet::new(&farm.title(), &note, &FARM_HEAD);
     let oracle = farm.row(ORACLE);
     for (at, row) in farm.rows.iter().enumerate() {
-        let to_best = rank.as_ref().and_then(|rank| rank.to_best[at].as_ref());
-        let is_best = rank.as_ref().is_some_and(|rank| rank.best == at);
+        let to_best = |rank: &Option<Rank>| match rank {
+            Some(rank) if rank.best == at => "shortest".to_owned(),
+            Some(rank) => times(rank.to_best[at].as_ref()),
+            None => times(None),
+        };
         let oracle = oracle.filter(|_| row.point.policy != ORACLE);
-        let to_oracle = oracle.and_then(|oracle| Ratio::of(row, oracle, CONFIDENCE));
+        let to_oracle = oracle.and_then(|oracle| Ratio::of(row, oracle, turnaround, CONFIDENCE));
         sheet.rows.push(vec![
             row.point.policy.clone(),
             row.runs.len().to_string(),
             ms(row.mean_ms(|waits| waits.wait.us.p50)),
-            ms(row.mean_ms(p99)),
-            interval(&row.ms(p99)),
-            match is_best {
-                true => "best".to_owned(),
-                false => times(to_best),
-            },
+            ms(row.mean_ms(wait)),
+            interval(&row.ms(wait)),
+            to_best(&ranks[0]),
+            ms(row.mean_ms(turnaround)),
+            to_best(&ranks[1]),
             times(to_oracle.as_ref()),
-            ms(row.mean_ms(|waits| waits.turnaround.us.p99)),
             format!("{:.3}", row.unfinished_percent()),
             format!("{:.1}", row.point.epn_peak_bytes as f64 / 1e6),
             format!("{:.3}", row.point.fairness),
@@ -305,7 +323,7 @@ pub(super) fn figures(results: &Results) -> Result<Vec<(String, String)>, PlotEr
 fn line(farms: &[&Farm<'_>], policy: &str) -> Line {
     let at = |farm: &&Farm<'_>| {
         let row = farm.row(policy)?;
-        let values = row.ms(p99);
+        let values = row.ms(wait);
         let mean = stat::mean(&values).filter(|mean| *mean > 0.0)?;
         // A logarithmic axis ends above 0.
         let [low, high] = stat::ci95(&values).map(|end| end.max(mean / 10.0));

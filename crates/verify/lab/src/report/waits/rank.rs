@@ -1,16 +1,20 @@
 //! Best policy of a farm, and how far the others are from it.
 
-use super::{Farm, Row, p99};
+use super::{Farm, Row};
+use crate::experiment::result::WaitsRun;
 use sheaf_figures::stat;
 use sheaf_sim::scenario::ORACLE;
 
-/// Policies that leave this much more of all TFs unfinished than the best are not compared by waits, in percent: a
-/// policy that loses what is late has short waits.
+/// Time of a run that policies are compared by.
+pub(super) type Measure = fn(&WaitsRun) -> f64;
+
+/// Policies that leave this much more of all TFs unfinished than the best are not compared by times, in percent: a
+/// policy that loses what is late has short ones.
 const UNFINISHED_SLACK_PERCENT: f64 = 0.1;
 /// Probability with which all intervals of a farm together hold.
 pub(super) const CONFIDENCE: f64 = 0.95;
 
-/// Wait of one policy ÷ that of another, with the same TFs.
+/// Time of one policy ÷ that of another, with the same TFs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ratio {
     /// Geometric mean over the seeds.
@@ -20,15 +24,20 @@ pub(super) struct Ratio {
 }
 
 impl Ratio {
-    /// Compares runs of equal seeds. `None` if there are none, or if a wait is 0.
-    pub(super) fn of(row: &Row<'_>, to: &Row<'_>, confidence: f64) -> Option<Self> {
+    /// Compares runs of equal seeds. `None` if there are none, or if a time is 0.
+    pub(super) fn of(
+        row: &Row<'_>,
+        to: &Row<'_>,
+        measure: Measure,
+        confidence: f64,
+    ) -> Option<Self> {
         let mut logarithms = Vec::new();
         for (run, waits) in &row.runs {
             let same = to.runs.iter().find(|(other, _)| other.seed == run.seed);
             let Some((_, other)) = same else {
                 continue;
             };
-            let (wait, other) = (p99(waits), p99(other));
+            let (wait, other) = (measure(waits), measure(other));
             if wait <= 0.0 || other <= 0.0 {
                 return None;
             }
@@ -56,7 +65,7 @@ impl Ratio {
 pub(super) struct Rank {
     /// Place of the best row.
     pub(super) best: usize,
-    /// Each row ÷ the best one; `None` for the best itself, and where a wait is 0.
+    /// Each row ÷ the best one; `None` for the best itself, and where a time is 0.
     pub(super) to_best: Vec<Option<Ratio>>,
     /// Whether the row is among those that the best was chosen of.
     is_candidate: Vec<bool>,
@@ -64,7 +73,7 @@ pub(super) struct Rank {
 
 impl Rank {
     /// Returns the order; `None` if no policy without foresight was run.
-    pub(super) fn of(farm: &Farm<'_>) -> Option<Self> {
+    pub(super) fn of(farm: &Farm<'_>, measure: Measure) -> Option<Self> {
         let is_real = |row: &Row<'_>| row.point.policy != ORACLE;
         let real = farm.rows.iter().filter(|row| is_real(row));
         let least = real.map(Row::unfinished_percent).min_by(f64::total_cmp)?;
@@ -74,13 +83,13 @@ impl Rank {
         let candidates: Vec<bool> = farm.rows.iter().map(is_candidate).collect();
         let places = candidates.iter().enumerate().filter(|(_, is_in)| **is_in);
         let count = places.clone().count();
-        let waits = places.map(|(at, _)| (at, farm.rows[at].mean_ms(p99)));
+        let waits = places.map(|(at, _)| (at, farm.rows[at].mean_ms(measure)));
         let (best, _) = waits.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
         let comparisons = count.saturating_sub(1).max(1) as f64;
         let confidence = 1.0 - (1.0 - CONFIDENCE) / comparisons;
         let to_best = |(at, row): (usize, &Row<'_>)| match at == best {
             true => None,
-            false => Ratio::of(row, &farm.rows[best], confidence),
+            false => Ratio::of(row, &farm.rows[best], measure, confidence),
         };
         Some(Self {
             best,

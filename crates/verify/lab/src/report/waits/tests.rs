@@ -15,7 +15,8 @@ fn run(seed: u64, wait_ms: f64) -> RunResult {
     RunResult {
         seed,
         waits: Some(WaitsRun {
-            wait: times,
+            wait: times.clone(),
+            turnaround: times,
             ..WaitsRun::default()
         }),
         ..RunResult::default()
@@ -52,7 +53,7 @@ fn policies_are_ranked_by_the_waits_of_the_same_tfs() {
         ("random", 0.0, &[90.0, 1100.0, 8000.0, 240.0]),
     ]);
     let farms = farms(&results);
-    let rank = Rank::of(&farms[0]).expect("policies");
+    let rank = Rank::of(&farms[0], wait).expect("policies");
     assert_eq!(farms[0].rows[rank.best].point.policy, "least-loaded");
     let ratio = rank.to_best[1].expect("waits above 0");
     assert!((ratio.mean - 1.02).abs() < 0.01, "{ratio:?}");
@@ -69,7 +70,7 @@ fn a_difference_that_may_be_chance_is_none() {
         ("modulo", 0.0, &[11.0, 9.0, 10.6]),
     ]);
     let farms = farms(&results);
-    let rank = Rank::of(&farms[0]).expect("policies");
+    let rank = Rank::of(&farms[0], wait).expect("policies");
     let as_good: Vec<&str> = rank
         .as_good(&farms[0])
         .map(|row| row.point.policy.as_str())
@@ -85,7 +86,7 @@ fn a_policy_that_loses_what_is_late_does_not_win_by_its_waits() {
         (ORACLE, 0.0, &[5.0, 5.1, 5.2]),
     ]);
     let farms = farms(&results);
-    let rank = Rank::of(&farms[0]).expect("policies");
+    let rank = Rank::of(&farms[0], wait).expect("policies");
     assert_eq!(farms[0].rows[rank.best].point.policy, "round-robin");
     let page = markdown(&results);
     assert!(page.contains("| fixed | 3 |"), "{page}");
@@ -99,7 +100,7 @@ fn a_policy_that_loses_what_is_late_does_not_win_by_its_waits() {
 fn one_run_tells_no_difference() {
     let results = results(&[("a", 0.0, &[1.0]), ("b", 0.0, &[9.0])]);
     let farms = farms(&results);
-    let rank = Rank::of(&farms[0]).expect("policies");
+    let rank = Rank::of(&farms[0], wait).expect("policies");
     assert_eq!(rank.as_good(&farms[0]).count(), 1);
     assert!(markdown(&results).contains("| one run: not known |"));
 }
