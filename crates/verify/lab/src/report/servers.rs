@@ -11,7 +11,7 @@ use crate::experiment::result::{RunResult, ServersRun};
 use crate::results::Results;
 use decline::{Interval, Series};
 use sheaf_figures::plot::PlotError;
-use sheaf_figures::plot::lines::{Axis, Line, over_sizes};
+use sheaf_figures::plot::lines::{Axis, Line, Scale, over};
 use sheaf_sim::serving::Serving;
 use sheaf_sim::summary::{Point, Served, Summary};
 use std::fmt::Write as _;
@@ -535,7 +535,8 @@ pub(super) fn figures(summary: &Summary) -> Result<Vec<(String, String)>, PlotEr
                 unit: unit.to_owned(),
             };
             let title = format!("{title}, client hosts: {hosts}");
-            let svg = over_sizes(&title, &axis("clients"), &axis(unit), &lines)?;
+            let (x, y) = (axis("clients"), axis(unit));
+            let svg = over(&title, &x, &y, [Scale::Linear; 2], &lines)?;
             figures.push((format!("servers-{name}-{number}"), svg));
         }
     }
