@@ -83,7 +83,7 @@ type Named = BTreeMap<String, Value>;
 /// [`PlotQuestionError::Name`] and [`PlotQuestionError::NoPoint`].
 pub fn series(results: &Results, question: &Question) -> Result<Vec<Series>, PlotQuestionError> {
     let mut series: Vec<Series> = Vec::new();
-    let (mut names, mut has_y, mut is_asked) = (BTreeSet::new(), false, false);
+    let mut names = BTreeSet::new();
     for (index, point) in results.summary.points.iter().enumerate() {
         let of_point = flat(point);
         names.extend(of_point.keys().cloned());
@@ -98,7 +98,6 @@ pub fn series(results: &Results, question: &Question) -> Result<Vec<Series>, Plo
         if !question.only.iter().all(is_in) {
             continue;
         }
-        is_asked = true;
         let y = |named: &Named| named.get(&question.y).and_then(Value::as_f64);
         let mut values: Vec<f64> = of_runs.iter().filter_map(y).collect();
         if values.is_empty() {
@@ -108,7 +107,6 @@ pub fn series(results: &Results, question: &Question) -> Result<Vec<Series>, Plo
         let (Some(x), Some(mean)) = (x, stat::mean(&values)) else {
             continue;
         };
-        has_y = true;
         let words = question.by.iter().map(|name| {
             let value = of_point.get(name);
             value.map_or_else(|| format!("no {name}"), text)
@@ -128,7 +126,7 @@ pub fn series(results: &Results, question: &Question) -> Result<Vec<Series>, Plo
         }
     }
     check_names(question, &names)?;
-    if !is_asked || !has_y {
+    if series.is_empty() {
         let only = question.only.iter();
         let mut found: Vec<String> = only
             .map(|(name, value)| format!("{name}={value}"))
