@@ -270,6 +270,10 @@ protections! {
     ResentIsLookedFor => ResentIsWritten,
     /// A writer makes a copy void although a later one is there.
     LaterCopyStays => LaterCopyVoid,
+    /// A writer forgets a TF that was stored before its commit as soon as it is published.
+    PublishedIsKept => PublishedForgotten,
+    /// A copy that is stored and committed is void before a later one is written.
+    CommittedCopyStays => CommittedCopyVoid,
 }
 
 #[cfg(feature = "mutants")]

@@ -142,7 +142,8 @@ pub enum Control {
     /// Copies that the writer has of TFs with earlier copies at other writers, where they may still count. Repeated
     /// until answered by [`Settled`](Self::Settled).
     Moves(Vec<Move>),
-    /// TFs that former lives of the EPN have stored at the writer before they were committed. An empty list ends them.
+    /// TFs that former lives of the EPN have stored at the writer before they were committed, with those that were
+    /// published lately. An empty list ends them.
     Held(Vec<HeldTf>),
     /// Answers [`Publish`](Self::Publish): these TFs count.
     Published(Vec<TfCopy>),

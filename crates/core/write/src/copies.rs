@@ -14,13 +14,13 @@ impl Copies {
         self.0.entry(writer).or_default().extend(rows);
     }
 
-    /// Returns whether a TF in the files of a writer counts: it is not void there, does not wait for its commit, and no
-    /// other writer has a later copy that replaces it.
+    /// Returns whether a TF in the files of a writer counts: it is not void there, not without an acknowledgement, does
+    /// not wait for its commit, and no other writer has a later copy that replaces it.
     #[must_use]
     pub fn counts(&self, writer: u16, id: HandoffId) -> bool {
         let of = |writer: u16| self.0.get(&writer).and_then(|rows| rows.get(&id));
         let own = of(writer);
-        if own.is_some_and(|row| row.state == CopyState::Void || row.held.is_some()) {
+        if own.is_some_and(|row| row.state != CopyState::Written || row.waits()) {
             return false;
         }
         let number = own.map_or(0, |row| row.copy);
@@ -35,7 +35,8 @@ impl Copies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheaf_protocol::{Attempt, RunId, TfId};
+    use crate::receipts::HeldRow;
+    use sheaf_protocol::{Attempt, EpnId, Incarnation, RunId, Target, TfId};
 
     #[test]
     fn the_latest_copy_counts_and_void_ones_do_not() {
@@ -62,6 +63,25 @@ mod tests {
             [0, 1, 2].map(|it| copies.counts(it, id)),
             [false, false, true]
         );
+        // What waits for its commit does not count; what is published does.
+        for (published, counts) in [(None, false), (Some(3), true)] {
+            let held = HeldRow {
+                epn: Target {
+                    epn: EpnId(1),
+                    incarnation: Incarnation(1),
+                },
+                parts: Vec::new(),
+                missing: Vec::new(),
+                published,
+            };
+            let mut copies = Copies::default();
+            let held = CopyRow {
+                held: Some(held),
+                ..row(0, CopyState::Written, &[])
+            };
+            copies.add(0, [(id, held)].into());
+            assert_eq!(copies.counts(0, id), counts);
+        }
         // What is settled there is void here.
         copies.add(2, [(id, row(2, CopyState::Written, &[]))].into());
         copies.add(0, [(id, row(2, CopyState::Void, &[]))].into());

@@ -151,6 +151,8 @@ struct Pending {
     at: Option<u16>,
     /// Writers that it was sent to.
     tried: Vec<u16>,
+    /// Whether an earlier copy is stored and committed: it counts until a later one is written.
+    is_committed: bool,
     sent_at: Timestamp,
 }
 
@@ -218,6 +220,7 @@ impl Handoff {
             copy: 0,
             at: None,
             tried: Vec::new(),
+            is_committed: false,
             sent_at: Timestamp(0),
         };
         if let std::collections::btree_map::Entry::Vacant(entry) = self.pending.entry(id) {
@@ -226,14 +229,16 @@ impl Handoff {
         }
     }
 
-    /// Takes a TF of which a writer that is gone has copy `copy`, which is not published. `tried` are the writers that
-    /// it was sent to, that one last.
+    /// Takes a TF of which a writer that is gone has copy `copy`, which is stored and committed and not known to be
+    /// published. `tried` are the writers that it was sent to, that one last. Earlier copies stay until a later one is
+    /// written: if the EPN dies before that, they are all that is left of the TF.
     pub fn offer_moved(&mut self, id: HandoffId, bytes: u64, copy: u32, tried: Vec<u16>) {
         let pending = Pending {
             bytes,
             copy,
             at: None,
             tried,
+            is_committed: true,
             sent_at: Timestamp(0),
         };
         if self.pending.insert(id, pending).is_none() {
@@ -366,7 +371,13 @@ impl Handoff {
         } else {
             self.queue.retain(|waiting| *waiting != id);
         }
-        Some(self.pending.remove(&id)?.tried)
+        let pending = self.pending.remove(&id)?;
+        if pending.is_committed {
+            for other in pending.tried.iter().filter(|tried| **tried != writer) {
+                self.void(*other, id, copy.copy, writer);
+            }
+        }
+        Some(pending.tried)
     }
 
     /// Notes that lower copies do not count at a writer any more.
@@ -544,7 +555,9 @@ impl Handoff {
         {
             state.to_void.remove(&id);
         }
-        for other in &elsewhere {
+        // What is committed stays until the copy is written.
+        let is_committed = protect!(CommittedCopyStays, when pending.is_committed);
+        for other in elsewhere.iter().filter(|_| !is_committed) {
             let void = protect!(MovedCopyIsVoid, Some(()), else None);
             if void.is_some() {
                 self.void(*other, id, copy, writer);

@@ -7,9 +7,8 @@
 
 use crate::handoff::HandoffId;
 use sheaf_protect::protect;
-use sheaf_protocol::FlpId;
-use sheaf_protocol::Target;
 use sheaf_protocol::control::{HeldPart, HeldTf, Move, Record, StreamFate, TfCopy, WrittenTf};
+use sheaf_protocol::{EpnId, FlpId, Target};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Written TFs that are remembered in case they come again.
@@ -41,7 +40,8 @@ impl CopyState {
     }
 }
 
-/// A TF that was stored before it was committed.
+/// A TF that was stored before it was committed. Its row stays for a while when it is published: the EPN may die before
+/// it has acknowledged the TF to the ICN, and its next life looks for it here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldRow {
     /// The EPN and its life.
@@ -50,6 +50,8 @@ pub struct HeldRow {
     pub parts: Vec<HeldPart>,
     /// FLPs without one.
     pub missing: Vec<FlpId>,
+    /// Number in the order in which TFs were published; `None` while the TF waits for its commit.
+    pub published: Option<u64>,
 }
 
 /// Facts about a TF that have to outlive a writer.
@@ -61,11 +63,18 @@ pub struct CopyRow {
     pub state: CopyState,
     /// Writers where an earlier copy may still count.
     pub elsewhere: BTreeSet<u16>,
-    /// Set while the TF waits for its commit.
+    /// Set if the TF is stored before its commit, and until it is known to be acknowledged.
     pub held: Option<HeldRow>,
 }
 
 impl CopyRow {
+    /// Whether the TF waits for its commit, and does not count before.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        let held = self.held.as_ref();
+        held.is_some_and(|held| held.published.is_none())
+    }
+
     /// Whether the row says nothing that is not so without it.
     fn is_idle(&self) -> bool {
         let is_written = self.state == CopyState::Written;
@@ -143,19 +152,27 @@ pub struct Receipts<C> {
     written: BTreeMap<HandoffId, Vec<StreamFate>>,
     recent: VecDeque<HandoffId>,
     rows: BTreeMap<HandoffId, CopyRow>,
+    /// Published TFs of each EPN whose rows are kept, in their order.
+    published: BTreeMap<EpnId, BTreeMap<u64, HandoffId>>,
+    published_max: usize,
     actions: VecDeque<ReceiptAction<C>>,
 }
 
 impl<C: Copy + Ord> Receipts<C> {
     /// Creates the receipts of a writer whose former lives have left `rows`. A TF that a former life had taken and not
     /// acknowledged is void.
+    ///
+    /// The rows of the last `published_max` TFs that each EPN has published are kept. An EPN acknowledges TFs to the ICN
+    /// in the order in which a writer publishes them, so this many may be without an acknowledgement when it dies.
     #[must_use]
-    pub fn new(rows: impl IntoIterator<Item = (HandoffId, CopyRow)>) -> Self {
+    pub fn new(rows: impl IntoIterator<Item = (HandoffId, CopyRow)>, published_max: usize) -> Self {
         let mut receipts = Self {
             writing: BTreeMap::new(),
             written: BTreeMap::new(),
             recent: VecDeque::new(),
             rows: BTreeMap::new(),
+            published: BTreeMap::new(),
+            published_max,
             actions: VecDeque::new(),
         };
         for (id, mut row) in rows {
@@ -164,6 +181,12 @@ impl<C: Copy + Ord> Receipts<C> {
                 row.state = CopyState::Void;
                 row.elsewhere.clear();
                 row.held = None;
+            }
+            if let Some(held) = &row.held
+                && let Some(number) = held.published
+            {
+                let of_epn = receipts.published.entry(held.epn.epn).or_default();
+                of_epn.insert(number, id);
             }
             receipts.rows.insert(id, row);
             if is_pending {
@@ -187,6 +210,12 @@ impl<C: Copy + Ord> Receipts<C> {
         if row.is_some_and(|row| row.copy > number) {
             return Received::Stale;
         }
+        let held = || HeldRow {
+            epn,
+            parts: parts(),
+            missing: record.missing.clone(),
+            published: None,
+        };
         if let Some(writing) = self.writing.get_mut(&id) {
             if writing.voids.iter().any(|(_, below)| *below > number) {
                 return Received::Stale;
@@ -202,27 +231,21 @@ impl<C: Copy + Ord> Receipts<C> {
                 copy: id.copy(below),
             });
             self.actions.extend(answers);
-            self.note(id, record, CopyState::Pending, || None);
+            self.note(id, record, CopyState::Pending, held);
             return match is_taken_back {
                 true => Received::WriteMissing,
                 false => Received::Known,
             };
         }
         if let Some(fates) = self.written.get(&id).cloned() {
-            self.note(id, record, CopyState::Written, || None);
+            self.note(id, record, CopyState::Written, held);
             let copy = record.copy;
             let streams = fates;
             let tf = WrittenTf { copy, streams };
             self.actions.push_back(ReceiptAction::Written { to, tf });
             return Received::Known;
         }
-        self.note(id, record, CopyState::Pending, || {
-            record.is_held.then(|| HeldRow {
-                epn,
-                parts: parts(),
-                missing: record.missing.clone(),
-            })
-        });
+        self.note(id, record, CopyState::Pending, held);
         let writing = Writing {
             copy: number,
             to,
@@ -243,12 +266,20 @@ impl<C: Copy + Ord> Receipts<C> {
         id: HandoffId,
         record: &Record,
         state: CopyState,
-        held: impl FnOnce() -> Option<HeldRow>,
+        held: impl FnOnce() -> HeldRow,
     ) {
         let copy = record.copy.copy;
-        let is_needed = copy > 0 || !record.elsewhere.is_empty() || record.is_held;
+        let is_moved = copy > 0 || !record.elsewhere.is_empty();
+        let is_held = record.is_held || record.is_committed;
+        let is_needed = is_moved || is_held;
         if !is_needed && !self.rows.contains_key(&id) {
             return;
+        }
+        if !is_held {
+            self.forget_published(id);
+            if let Some(row) = self.rows.get_mut(&id) {
+                row.held = None;
+            }
         }
         let row = self.rows.entry(id).or_insert_with(|| CopyRow {
             copy,
@@ -261,14 +292,14 @@ impl<C: Copy + Ord> Receipts<C> {
         if row.state != CopyState::Written {
             row.state = state;
         }
-        if !record.is_held {
-            row.held = None;
-        }
         row.elsewhere = record.elsewhere.iter().copied().collect();
-        if let Some(held) = held() {
-            row.held = Some(held);
+        if is_held && row.held.is_none() {
+            row.held = Some(held());
         }
         self.keep(id);
+        if record.is_committed {
+            self.note_published(id);
+        }
     }
 
     fn keep(&mut self, id: HandoffId) {
@@ -347,6 +378,7 @@ impl<C: Copy + Ord> Receipts<C> {
     /// Makes what is here of a TF void, and answers the streams that wait for that.
     fn make_void(&mut self, id: HandoffId, voids: Vec<(C, u32)>) {
         let below = voids.iter().map(|(_, below)| *below).max().unwrap_or(0);
+        self.forget_published(id);
         let row = CopyRow {
             copy: below,
             state: CopyState::Void,
@@ -382,13 +414,53 @@ impl<C: Copy + Ord> Receipts<C> {
             if row.state == CopyState::Void {
                 return;
             }
-            if row.held.take().is_some() {
-                self.keep(id);
-            }
+            self.note_published(id);
         }
         let copy = *copy;
         self.actions
             .push_back(ReceiptAction::Published { to, copy });
+    }
+
+    /// Removes a TF from the published ones.
+    fn forget_published(&mut self, id: HandoffId) {
+        let held = self.rows.get(&id).and_then(|row| row.held.as_ref());
+        let Some(HeldRow {
+            epn,
+            published: Some(number),
+            ..
+        }) = held
+        else {
+            return;
+        };
+        if let Some(of_epn) = self.published.get_mut(&epn.epn) {
+            of_epn.remove(number);
+        }
+    }
+
+    /// Makes the row of a TF that was stored before its commit the last one of those that are published. The oldest row
+    /// of the EPN goes, if there are too many.
+    fn note_published(&mut self, id: HandoffId) {
+        let held = self.rows.get_mut(&id).and_then(|row| row.held.as_mut());
+        let Some(held) = held else {
+            return;
+        };
+        let published = self.published.entry(held.epn.epn).or_default();
+        if let Some(number) = held.published {
+            published.remove(&number);
+        }
+        let number = published.last_key_value().map_or(0, |(last, _)| last + 1);
+        published.insert(number, id);
+        held.published = Some(number);
+        let kept = protect!(PublishedIsKept, self.published_max, else 0);
+        let is_over = published.len() > kept;
+        let oldest = is_over.then(|| published.pop_first()).flatten();
+        self.keep(id);
+        if let Some((_, oldest)) = oldest
+            && let Some(row) = self.rows.get_mut(&oldest)
+        {
+            row.held = None;
+            self.keep(oldest);
+        }
     }
 
     /// Returns the copies here of TFs whose earlier copies may still count elsewhere.
@@ -405,21 +477,19 @@ impl<C: Copy + Ord> Receipts<C> {
         moves.collect()
     }
 
-    /// Returns the TFs that lives of `epn` before this one have stored here and that wait for their commit.
+    /// Returns the TFs that lives of `epn` before this one have stored here, and that wait for their commit or were
+    /// published lately.
     #[must_use]
     pub fn held_before(&self, epn: Target) -> Vec<HeldTf> {
-        let of = |(id, row): (&HandoffId, &CopyRow)| {
-            let held = row.held.as_ref()?;
-            let is_former = held.epn.epn == epn.epn && held.epn.incarnation < epn.incarnation;
-            let counts = row.state == CopyState::Written;
-            (is_former && counts).then(|| HeldTf {
-                copy: id.copy(row.copy),
-                incarnation: held.epn.incarnation,
-                parts: held.parts.clone(),
-                missing: held.missing.clone(),
-            })
-        };
-        self.rows.iter().filter_map(of).collect()
+        let rows = self.rows.iter();
+        rows.filter_map(|(id, row)| held_before(*id, row, epn))
+            .collect()
+    }
+
+    /// As [`held_before`](Self::held_before), of one TF: it may be written when its EPN has died.
+    #[must_use]
+    pub fn one_held_before(&self, id: HandoffId, epn: Target) -> Option<HeldTf> {
+        held_before(id, self.rows.get(&id)?, epn)
     }
 
     /// Returns the next order.
@@ -432,6 +502,19 @@ impl<C: Copy + Ord> Receipts<C> {
     pub fn writing(&self) -> usize {
         self.writing.len()
     }
+}
+
+fn held_before(id: HandoffId, row: &CopyRow, epn: Target) -> Option<HeldTf> {
+    let held = row.held.as_ref()?;
+    let is_former = held.epn.epn == epn.epn && held.epn.incarnation < epn.incarnation;
+    let is_written = row.state == CopyState::Written;
+    (is_former && is_written).then(|| HeldTf {
+        copy: id.copy(row.copy),
+        incarnation: held.epn.incarnation,
+        parts: held.parts.clone(),
+        missing: held.missing.clone(),
+        is_published: held.published.is_some(),
+    })
 }
 
 #[cfg(test)]

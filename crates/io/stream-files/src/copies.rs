@@ -36,6 +36,9 @@ struct Held {
     /// FLP, incarnation, bytes and CRC-32C of each STF.
     parts: Vec<(u16, u64, u64, u32)>,
     missing: Vec<u16>,
+    /// Its number among the published ones.
+    #[serde(default)]
+    published: Option<u64>,
 }
 
 impl Held {
@@ -49,6 +52,7 @@ impl Held {
             incarnation: row.epn.incarnation.0,
             parts: row.parts.iter().map(part).collect(),
             missing: row.missing.iter().map(|flp| flp.0).collect(),
+            published: row.published,
         }
     }
 
@@ -68,6 +72,7 @@ impl Held {
             },
             parts: self.parts.into_iter().map(part).collect(),
             missing: self.missing.into_iter().map(FlpId).collect(),
+            published: self.published,
         }
     }
 }
@@ -254,6 +259,7 @@ mod tests {
                 digest: u32::MAX,
             }],
             missing: vec![FlpId(1)],
+            published: Some(8),
         };
         let moved = CopyRow {
             copy: 2,

@@ -473,6 +473,12 @@ pub fn run_epn(
     Ok(())
 }
 
+/// Returns how many published TFs of each EPN a writer remembers: those of four lives, each of which leaves as many as
+/// the ICN commits to an EPN without an acknowledgement.
+fn published_max(commits_max: u32) -> usize {
+    4 * commits_max as usize
+}
+
 /// Runs one writer node until a shutdown, when it has written what it has.
 ///
 /// # Errors
@@ -529,6 +535,7 @@ pub fn run_writer(
         incarnation,
         sink,
         rows: copies.rows()?,
+        published_max: published_max(config.icn.scheduler.commits_max),
         keeper: Box::new(copies),
         capacity_bytes: config.writer.capacity_bytes,
         window_bytes: config.writer.window_bytes(config.run.epns),

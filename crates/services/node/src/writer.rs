@@ -66,6 +66,8 @@ pub struct WriterParts {
     pub sink: SinkHandle,
     /// Rows of former lives.
     pub rows: Vec<(HandoffId, CopyRow)>,
+    /// Rows of published TFs that are kept for each EPN, as of [`Receipts::new`].
+    pub published_max: usize,
     /// Where rows are kept.
     pub keeper: Box<dyn CopyKeeper>,
     /// Payload bytes that may be with the writer.
@@ -140,7 +142,7 @@ impl<T: Transport> WriterNode<T> {
             transport,
             node,
             sink: parts.sink,
-            receipts: Receipts::new(parts.rows),
+            receipts: Receipts::new(parts.rows, parts.published_max),
             keeper: parts.keeper,
             welcome,
             capacity_bytes: parts.capacity_bytes,
@@ -473,6 +475,9 @@ impl<T: Transport> WriterNode<T> {
         let mut written: BTreeMap<ConnId, Vec<WrittenTf>> = BTreeMap::new();
         for (to, tf) in std::mem::take(&mut self.written) {
             self.counts.written += 1;
+            if !self.peers.contains_key(&to) {
+                self.tell_next_life(HandoffId::of(&tf.copy));
+            }
             written.entry(to).or_default().push(tf);
         }
         for (conn, tfs) in written {
@@ -485,6 +490,17 @@ impl<T: Transport> WriterNode<T> {
         self.answer(voided, Control::Voided);
         let published = std::mem::take(&mut self.published);
         self.answer(published, Control::Published);
+    }
+
+    /// Tells the present life of an EPN of a TF that a former one has sent, and that was not written when it came.
+    fn tell_next_life(&mut self, id: HandoffId) {
+        let held = self.peers.iter().find_map(|(conn, peer)| {
+            let held = self.receipts.one_held_before(id, peer.epn?)?;
+            Some((*conn, held))
+        });
+        if let Some((conn, held)) = held {
+            self.send(conn, &Control::Held(vec![held]));
+        }
     }
 
     /// Sends answers about copies, those of one stream together.

@@ -37,6 +37,8 @@ pub struct Record {
     /// Whether it is stored before it is committed: [`Publish`](super::Control::Publish) or
     /// [`Void`](super::Control::Void) follows.
     pub is_held: bool,
+    /// Whether it was stored at another writer, which is gone, and committed.
+    pub is_committed: bool,
     /// Whether the writer, in this or a former life, may have it already.
     pub may_be_here: bool,
     /// STFs that follow.
@@ -119,6 +121,8 @@ pub struct HeldTf {
     pub parts: Vec<HeldPart>,
     /// FLPs of the roster without a part.
     pub missing: Vec<FlpId>,
+    /// Whether the writer has published it: it counts, and is not to be revoked.
+    pub is_published: bool,
 }
 
 /// One STF of a stored TF.

@@ -197,6 +197,7 @@ wire_struct! {
         copy: TfCopy,
         is_redelivered: bool = "redelivered",
         is_held: bool = "held",
+        is_committed: bool = "committed",
         may_be_here: bool = "may be here",
         parts: u32 = "STFs",
         bytes: u64 = "TF bytes",
@@ -225,6 +226,7 @@ wire_struct! {
         incarnation: Incarnation,
         parts: Vec<HeldPart> = "held STFs",
         missing: Vec<FlpId> = "missing FLPs",
+        is_published: bool = "published",
     }
     HeldPart { source: Source, bytes: u64 = "STF bytes", digest: u32 = "digest" }
 }

@@ -188,6 +188,9 @@ fn a_tf_that_a_former_life_left_at_a_writer_moves_on_from_its_number() {
     handoff.offer_moved(id(7), 10, 3, vec![0, 1]);
     handoff.handle_closed(1);
     assert_eq!(handoff.tick(), ["2 <- 7.4 (0 1)"]);
+    // It is committed: the earlier copies stay until this one is written.
+    assert_eq!(handoff.to_void(), 0);
+    handoff.written(2, 7, 4).expect("it was sent");
     assert_eq!(handoff.to_void(), 2);
 }
 

@@ -21,6 +21,7 @@ fn record(copy: u32) -> Record {
         copy: id(7).copy(copy),
         is_redelivered: false,
         is_held: false,
+        is_committed: false,
         may_be_here: false,
         parts: 0,
         bytes: 0,
@@ -55,7 +56,7 @@ fn row(copy: u32, state: CopyState) -> CopyRow {
 
 impl Receipts<u8> {
     fn empty() -> Self {
-        Self::new([])
+        Self::new([], 2)
     }
 
     /// Takes TF 7 on the stream `to`, of life 1 of EPN 0.
@@ -83,7 +84,8 @@ impl Receipts<u8> {
         self.orders()
     }
 
-    /// Orders, as `keep written 1 (0) held`: the row of copy 1, with another copy at writer 0, and held.
+    /// Orders, as `keep written 1 (0) held`: the row of copy 1, with another copy at writer 0, and held; `published 3`
+    /// in place of `held`: the third that was published, from 0.
     fn orders(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.poll()).map(words).collect()
     }
@@ -98,8 +100,10 @@ fn words(action: ReceiptAction<u8>) -> String {
                 let others: Vec<String> = row.elsewhere.iter().map(u16::to_string).collect();
                 words += &format!(" ({})", others.join(" "));
             }
-            if row.held.is_some() {
-                words += " held";
+            match row.held.map(|held| held.published) {
+                Some(None) => words += " held",
+                Some(Some(number)) => words += &format!(" published {number}"),
+                None => {}
             }
             words
         }
@@ -197,9 +201,74 @@ fn a_tf_that_is_stored_is_held_until_it_is_published() {
         (found.copy, found.incarnation),
         (id(7).copy(0), Incarnation(1))
     );
-    assert_eq!(receipts.publish(2, 0), ["remove", "2 published 0"]);
-    assert_eq!(receipts.publish(2, 0), ["2 published 0"], "once more");
-    assert!(receipts.held_before(epn(0, 2)).is_empty());
+    assert!(!found.is_published);
+    let orders = ["keep written 0 published 0", "2 published 0"];
+    assert_eq!(receipts.publish(2, 0), orders);
+    assert_eq!(receipts.publish(2, 0), orders, "once more");
+    let found = &receipts.held_before(epn(0, 2))[0];
+    assert!(found.is_published, "it is there for a life that asks");
+}
+
+#[test]
+fn rows_of_the_last_published_tfs_of_each_epn_stay() {
+    let mut receipts = Receipts::empty();
+    let mut orders = Vec::new();
+    for tf in 1..=4 {
+        let of = Record {
+            copy: id(tf).copy(0),
+            ..held(0)
+        };
+        let from = if tf == 3 { epn(1, 1) } else { epn(0, 1) };
+        receipts.handle_record(1, from, &of, Vec::new);
+        receipts.handle_written(id(tf), Vec::new());
+        receipts.orders();
+        receipts.handle_publish(1, &id(tf).copy(0));
+        orders.extend(receipts.orders());
+    }
+    let expected = [
+        "keep written 0 published 0",
+        "1 published 0",
+        "keep written 0 published 1",
+        "1 published 0",
+        "keep written 0 published 0",
+        "1 published 0",
+        "keep written 0 published 2",
+        "remove",
+        "1 published 0",
+    ];
+    assert_eq!(orders, expected);
+    let of = |receipts: &Receipts<u8>, epn| -> Vec<u64> {
+        let held = receipts.held_before(epn);
+        held.iter().map(|held| held.copy.tf.0).collect()
+    };
+    assert_eq!(of(&receipts, epn(0, 2)), [2, 4]);
+    assert_eq!(of(&receipts, epn(1, 2)), [3]);
+    // The next life of the writer goes on with the same rows.
+    let rows: Vec<(HandoffId, CopyRow)> = receipts.rows.clone().into_iter().collect();
+    let mut next: Receipts<u8> = Receipts::new(rows, 2);
+    next.handle_publish(1, &id(2).copy(0));
+    let of_epn = Receipts::orders(&mut next);
+    assert_eq!(of_epn, ["keep written 0 published 3", "1 published 0"]);
+    assert_eq!(of(&next, epn(0, 2)), [2, 4]);
+    // A void one makes room.
+    next.handle_void(1, &id(4).copy(1));
+    next.orders();
+    assert_eq!(of(&next, epn(0, 2)), [2]);
+}
+
+#[test]
+fn a_committed_tf_from_another_writer_is_there_for_the_next_life() {
+    let mut receipts = Receipts::empty();
+    let committed = Record {
+        is_committed: true,
+        ..moved(1, &[0])
+    };
+    assert_eq!(receipts.take(1, &committed), Received::Write);
+    receipts.orders();
+    assert!(receipts.held_before(epn(0, 2)).is_empty(), "not written");
+    let orders = ["keep written 1 (0) published 0", "1 written 1"];
+    assert_eq!(receipts.written(), orders);
+    assert!(receipts.held_before(epn(0, 2))[0].is_published);
 }
 
 #[test]
@@ -220,11 +289,12 @@ fn after_a_restart_what_was_not_acknowledged_is_void() {
         elsewhere: [0].into(),
         ..row(1, CopyState::Pending)
     };
-    let mut receipts: Receipts<u8> = Receipts::new([
+    let rows = [
         (id(7), pending),
         (id(8), row(1, CopyState::Written)),
         (id(9), row(1, CopyState::Void)),
-    ]);
+    ];
+    let mut receipts: Receipts<u8> = Receipts::new(rows, 2);
     assert_eq!(receipts.orders(), ["keep void 1"], "the others stay");
     assert!(receipts.moves().is_empty());
     // Its EPN sends it again.

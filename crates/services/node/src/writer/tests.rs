@@ -49,8 +49,10 @@ fn words(row: &CopyRow) -> String {
         let others: Vec<String> = row.elsewhere.iter().map(u16::to_string).collect();
         words += &format!(" ({})", others.join(" "));
     }
-    if row.held.is_some() {
-        words += " held";
+    match &row.held {
+        Some(held) if held.published.is_some() => words += " published",
+        Some(_) => words += " held",
+        None => {}
     }
     words
 }
@@ -115,6 +117,7 @@ pub(crate) fn writer_on(
         incarnation: Incarnation(life),
         sink: SinkHandle::inline(Box::new(disk.clone()), 16),
         rows: rows.into_iter().collect(),
+        published_max: 2,
         keeper: Box::new(disk.clone()),
         capacity_bytes: 200,
         window_bytes: 100,
@@ -174,6 +177,7 @@ fn record(tf: u64, parts: u32) -> Record {
         copy: copy(tf, 0),
         is_redelivered: false,
         is_held: false,
+        is_committed: false,
         may_be_here: false,
         parts,
         bytes: u64::from(parts) * PAYLOAD.len() as u64,

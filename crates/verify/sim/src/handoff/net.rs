@@ -1,6 +1,8 @@
 //! Streams between EPNs and writers: messages in their order, each with a delay; what is on its way is lost at the end.
 
-use sheaf_protocol::control::{Move, Record, TfCopy, WriterPulse, WriterWelcome, WrittenTf};
+use sheaf_protocol::control::{
+    HeldTf, Move, Record, TfCopy, WriterPulse, WriterWelcome, WrittenTf,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Message to a writer.
@@ -22,6 +24,8 @@ pub(super) enum ToEpn {
     Voided(TfCopy),
     Moves(Vec<Move>),
     Published(TfCopy),
+    /// Whether these are all.
+    Held(Vec<HeldTf>, bool),
 }
 
 /// Stream of an EPN to a writer.
@@ -29,6 +33,8 @@ pub(super) enum ToEpn {
 pub(super) struct Conn {
     pub(super) epn: u16,
     pub(super) writer: u16,
+    /// Life of the EPN.
+    pub(super) life: u64,
     /// Messages with the ms at which they arrive.
     pub(super) to_writer: VecDeque<(u64, ToWriter)>,
     pub(super) to_epn: VecDeque<(u64, ToEpn)>,
@@ -42,12 +48,13 @@ pub(super) struct Net {
 }
 
 impl Net {
-    pub(super) fn open(&mut self, epn: u16, writer: u16) -> u64 {
+    pub(super) fn open(&mut self, epn: u16, life: u64, writer: u16) -> u64 {
         let conn = self.next;
         self.next += 1;
         let both = Conn {
             epn,
             writer,
+            life,
             to_writer: VecDeque::new(),
             to_epn: VecDeque::new(),
         };

@@ -79,8 +79,7 @@ impl HandoffOptions {
                     4 => HandoffFault::WriterHangs(writer, ms),
                     5 => HandoffFault::WriterFull(writer, ms),
                     6 => HandoffFault::CatalogueFails(writer, ms),
-                    // What an EPN has stored and not published waits for its next life.
-                    7 if !stores => HandoffFault::EpnDies(epn, ms),
+                    7 => HandoffFault::EpnDies(epn, ms),
                     _ => HandoffFault::Cut(epn, writer),
                 };
                 (dice.range(0, span_ms), fault)

@@ -8,7 +8,7 @@ use crate::farm::Outcome;
 use crate::invariant::{Broken, Invariant};
 use crate::trace::{Hash, Line, Trace};
 use crate::watch::Accounting;
-use sheaf_protocol::control::{Record, TfCopy};
+use sheaf_protocol::control::{HeldTf, Move, Record, TfCopy};
 use sheaf_protocol::{Attempt, RunId, TfId, Timestamp};
 use sheaf_write::{Copies, CopyRow, Handoff, HandoffAction, HandoffConfig, HandoffId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,8 @@ const STEP_MS: u64 = 5;
 const DRAIN_MS: u64 = 60_000;
 /// Time between two looks at all files, in steps.
 const LOOK_EVERY: u64 = 20;
+/// Longest time of an acknowledgement on its way to the ICN, in ms.
+const ACK_MS: u64 = 60;
 /// Bytes of a TF.
 const TF_BYTES: u64 = 10;
 
@@ -34,6 +36,8 @@ struct Stored {
     decided_at: Option<u64>,
     /// Stream on which the writer was asked to publish it.
     asked_on: Option<u64>,
+    /// Of a former life.
+    is_former: bool,
 }
 
 /// Life of an EPN.
@@ -45,6 +49,13 @@ struct Epn {
     /// TFs that are sent before they are committed.
     held: BTreeSet<HandoffId>,
     stored: BTreeMap<HandoffId, Stored>,
+    /// Lists of the writers that have said what they hold of former lives.
+    former: BTreeMap<u16, Vec<HeldTf>>,
+    said: BTreeSet<u16>,
+    /// Whether it has decided about these: it takes TFs from then on.
+    has_joined: bool,
+    /// Acknowledgements on their way to the ICN, with the ms at which they arrive.
+    acks: Vec<(u64, HandoffId)>,
 }
 
 /// Everything of one seed.
@@ -56,7 +67,13 @@ pub(super) struct World<'a> {
     writers: Vec<Writer>,
     epns: Vec<Option<Epn>>,
     dead_until: Vec<u64>,
+    /// Lives that each EPN has had.
+    lives: Vec<u64>,
     next_tf: Vec<u64>,
+    /// TFs with a verdict.
+    committed: BTreeSet<HandoffId>,
+    /// TFs of which the ICN knows that they count.
+    acknowledged: BTreeSet<HandoffId>,
     /// TFs that EPNs were answered for: they count from then on.
     done: BTreeSet<HandoffId>,
     /// TFs that are not committed, and whose copies are to be void.
@@ -80,7 +97,10 @@ impl<'a> World<'a> {
             writers: (0..options.writers).map(writer).collect(),
             epns: (0..epns).map(|_| None).collect(),
             dead_until: vec![0; epns],
+            lives: vec![0; epns],
             next_tf: vec![0; epns],
+            committed: BTreeSet::new(),
+            acknowledged: BTreeSet::new(),
             done: BTreeSet::new(),
             revoked: BTreeSet::new(),
             given: BTreeSet::new(),
@@ -199,6 +219,7 @@ impl<'a> World<'a> {
             let slot = &mut epn.conns[usize::from(conn.writer)];
             if slot.is_some_and(|(known, _)| known == id) {
                 *slot = None;
+                epn.said.remove(&conn.writer);
                 epn.handoff.handle_closed(conn.writer);
                 let text = format!("stream of epn {} to {} closed", conn.epn, conn.writer);
                 let at = Timestamp(self.now_ms * 1_000_000);
@@ -234,19 +255,26 @@ impl<'a> World<'a> {
                 silence: Duration::from_millis(self.options.silence_ms),
                 seed: self.options.seed + u64::from(index),
             };
+            self.lives[at] += 1;
             self.epns[at] = Some(Epn {
                 handoff: Handoff::new(config)
                     .map_err(|error| (Invariant::NoPanic, error.to_string()))?,
                 conns: vec![None; usize::from(self.options.writers)],
                 held: BTreeSet::new(),
                 stored: BTreeMap::new(),
+                former: BTreeMap::new(),
+                said: BTreeSet::new(),
+                has_joined: !self.options.stores,
+                acks: Vec::new(),
             });
         }
         self.connect(index);
-        self.give(index);
         for writer in 0..self.options.writers {
             self.hear(index, writer)?;
         }
+        self.join(index)?;
+        self.give(index);
+        self.deliver_acks(index);
         self.decide(index);
         let now = self.now();
         let epn = self.epns[at].as_mut().expect("it lives");
@@ -262,13 +290,14 @@ impl<'a> World<'a> {
 
     /// Opens streams to writers that live. One that hangs accepts, as its kernel does.
     fn connect(&mut self, index: u16) {
+        let life = self.lives[usize::from(index)];
         let epn = self.epns[usize::from(index)].as_mut().expect("it lives");
         for (writer, slot) in (0..).zip(&mut epn.conns) {
             if slot.is_none()
                 && self.writers[usize::from(writer)].is_alive()
                 && self.dice.chance(30)
             {
-                let conn = self.net.open(index, writer);
+                let conn = self.net.open(index, life, writer);
                 *slot = Some((conn, false));
                 let at = self.now_ms + self.dice.range(0, self.options.delay_ms);
                 self.net.carry_to_writer(conn, at, ToWriter::Hello);
@@ -279,7 +308,9 @@ impl<'a> World<'a> {
     /// Gives an EPN the TFs that are due.
     fn give(&mut self, index: u16) {
         let at = usize::from(index);
-        while self.next_tf[at] < self.options.tfs
+        let has_joined = self.epns[at].as_ref().is_some_and(|epn| epn.has_joined);
+        while has_joined
+            && self.next_tf[at] < self.options.tfs
             && self.next_tf[at] * self.options.every_ms <= self.now_ms
         {
             let id = HandoffId {
@@ -315,8 +346,25 @@ impl<'a> World<'a> {
                 }
                 ToEpn::Pulse(pulse) => epn.handoff.handle_pulse(now, writer, &pulse),
                 ToEpn::Voided(copy) => epn.handoff.handle_voided(writer, &[copy]),
-                ToEpn::Moves(moves) => epn.handoff.handle_moves(writer, &moves),
+                ToEpn::Moves(moves) => {
+                    for Move { copy, .. } in &moves {
+                        let stored = epn.stored.get_mut(&HandoffId::of(copy));
+                        let is_earlier = |it: &Stored| it.is_former && it.copy.copy < copy.copy;
+                        if let Some(stored) = stored.filter(|it| is_earlier(it)) {
+                            (stored.writer, stored.copy) = (writer, *copy);
+                            stored.asked_on = None;
+                        }
+                    }
+                    epn.handoff.handle_moves(writer, &moves);
+                }
                 ToEpn::Published(copy) => self.handle_published(index, &copy)?,
+                ToEpn::Held(tfs, are_all) => {
+                    let former = epn.former.entry(writer).or_default();
+                    former.extend(tfs);
+                    if are_all {
+                        epn.said.insert(writer);
+                    }
+                }
                 ToEpn::Written(written) => {
                     let tried = epn.handoff.handle_written(now, writer, &written.copy);
                     let Some(tried) = tried else {
@@ -334,6 +382,7 @@ impl<'a> World<'a> {
                         copy: written.copy,
                         decided_at,
                         asked_on: None,
+                        is_former: false,
                     };
                     epn.stored.insert(id, stored);
                 }
@@ -351,6 +400,74 @@ impl<'a> World<'a> {
             let text = format!("TF {} was acknowledged twice to its EPN", id.tf.0);
             return Err((Invariant::WriterBooks, text));
         }
+        self.acknowledge(index, id);
+        Ok(())
+    }
+
+    /// Sends the ICN an acknowledgement, which is lost if the EPN dies meanwhile.
+    fn acknowledge(&mut self, index: u16, id: HandoffId) {
+        let at = self.now_ms + self.dice.range(0, ACK_MS);
+        let epn = self.epns[usize::from(index)].as_mut().expect("it lives");
+        epn.acks.push((at, id));
+    }
+
+    fn deliver_acks(&mut self, index: u16) {
+        let epn = self.epns[usize::from(index)].as_mut().expect("it lives");
+        let now = self.now_ms;
+        let due = epn.acks.extract_if(.., |(at, _)| *at <= now);
+        self.acknowledged.extend(due.map(|(_, id)| id));
+    }
+
+    /// Decides about TFs of former lives, when all writers have said which they hold: the committed ones of which the
+    /// ICN has no acknowledgement are published, all that are not committed are revoked.
+    fn join(&mut self, index: u16) -> Result<(), Broken> {
+        let epn = self.epns[usize::from(index)].as_mut().expect("it lives");
+        if epn.has_joined || epn.said.len() < usize::from(self.options.writers) {
+            return Ok(());
+        }
+        epn.has_joined = true;
+        let mut copies: BTreeMap<HandoffId, Vec<(u16, HeldTf)>> = BTreeMap::new();
+        for (writer, tfs) in &epn.former {
+            for held in tfs {
+                let of_tf = copies.entry(HandoffId::of(&held.copy)).or_default();
+                // What a writer says last is so.
+                of_tf.retain(|(of, _)| of != writer);
+                of_tf.push((*writer, held.clone()));
+            }
+        }
+        let is_due =
+            |id: &&HandoffId| id.tf.0 % 100 == u64::from(index) && !self.acknowledged.contains(*id);
+        for id in self.committed.iter().filter(is_due) {
+            let mut found = copies.remove(id).unwrap_or_default();
+            found.sort_by_key(|(_, held)| held.copy.copy);
+            let Some((writer, held)) = found.pop() else {
+                let text = format!(
+                    "TF {}, which was stored and committed, is at no writer",
+                    id.tf.0
+                );
+                return Err((Invariant::TrueReason, text));
+            };
+            for (writer, _) in found {
+                epn.handoff.revoke(writer, *id);
+            }
+            let stored = Stored {
+                writer,
+                tried: vec![writer],
+                copy: held.copy,
+                decided_at: None,
+                asked_on: None,
+                is_former: true,
+            };
+            epn.stored.insert(*id, stored);
+        }
+        for (id, of_tf) in copies {
+            for (writer, _) in of_tf.iter().filter(|(_, held)| !held.is_published) {
+                epn.handoff.revoke(*writer, id);
+            }
+            if !self.committed.contains(&id) {
+                self.revoked.insert(id);
+            }
+        }
         Ok(())
     }
 
@@ -358,11 +475,16 @@ impl<'a> World<'a> {
         let id = HandoffId::of(copy);
         let epn = self.epns[usize::from(index)].as_mut().expect("it lives");
         let is_it = |stored: &Stored| stored.copy == *copy && stored.decided_at.is_none();
-        if epn.stored.get(&id).is_some_and(is_it) {
-            epn.stored.remove(&id);
-            self.finish(index, id, "published")?;
+        if !epn.stored.get(&id).is_some_and(is_it) {
+            return Ok(());
         }
-        Ok(())
+        let stored = epn.stored.remove(&id).expect("it is there");
+        if stored.is_former && self.done.contains(&id) {
+            // The former life was answered, and the ICN was not.
+            self.acknowledge(index, id);
+            return Ok(());
+        }
+        self.finish(index, id, "published")
     }
 
     /// Decides the fate of stored TFs, and asks writers to publish those that are committed.
@@ -383,8 +505,14 @@ impl<'a> World<'a> {
                     continue;
                 }
                 stored.decided_at = None;
+                self.committed.insert(id);
             }
+            let is_former = stored.is_former;
             let Some((conn, true)) = epn.conns[usize::from(writer)] else {
+                if is_former {
+                    // No other writer has it.
+                    continue;
+                }
                 // Its writer is gone: another one gets the TF.
                 let copy = stored.copy;
                 let tried = epn.stored.remove(&id).map(|stored| stored.tried);
@@ -416,6 +544,7 @@ impl<'a> World<'a> {
                     copy,
                     is_redelivered: false,
                     is_held: epn.held.contains(&HandoffId::of(&copy)),
+                    is_committed: self.committed.contains(&HandoffId::of(&copy)),
                     may_be_here,
                     parts: 0,
                     bytes: TF_BYTES,
@@ -448,6 +577,8 @@ impl<'a> World<'a> {
                     && handoff.pending() == 0
                     && handoff.to_void() == 0
                     && epn.stored.is_empty()
+                    && epn.acks.is_empty()
+                    && epn.has_joined
             })
         };
         let is_given = self.next_tf.iter().all(|next| *next == self.options.tfs);
@@ -531,12 +662,24 @@ impl<'a> World<'a> {
         Ok(())
     }
 
+    /// Whether a TF was stored by a life before the one of now.
+    fn is_of_former(&self, row: &CopyRow) -> bool {
+        row.held.as_ref().is_some_and(|held| {
+            let life = self.lives[usize::from(held.epn.epn.0)];
+            held.epn.incarnation.0 < life
+        })
+    }
+
     /// As [`check`](Self::check), when all nodes have nothing left to do.
     fn check_end(&self) -> Result<(), Broken> {
         self.check()?;
         for (index, writer) in self.writers.iter().enumerate() {
-            let is_open = |row: &CopyRow| !row.elsewhere.is_empty() || row.held.is_some();
-            let open = writer.disk.rows.iter().find(|(_, row)| is_open(row));
+            let is_open = |id: &HandoffId, row: &CopyRow| {
+                // What came in after its EPN had died waits for the life after this one.
+                let is_late = !self.committed.contains(id) && self.is_of_former(row);
+                !row.elsewhere.is_empty() || row.waits() && !is_late
+            };
+            let open = writer.disk.rows.iter().find(|(id, row)| is_open(id, row));
             if let Some((id, row)) = open {
                 let text = format!("writer {index} has not settled TF {}: {row:?}", id.tf.0);
                 return Err((Invariant::WritesInTime, text));
@@ -557,7 +700,9 @@ impl<'a> World<'a> {
                 return Err((Invariant::WrittenOnce, text));
             }
             if self.revoked.contains(id) && !counting.is_empty() {
-                let text = format!("TF {}, which was revoked, counts at {counting:?}", id.tf.0);
+                let row = self.writers[usize::from(counting[0])].disk.rows.get(id);
+                let tf = id.tf.0;
+                let text = format!("TF {tf}, which was revoked, counts at {counting:?}: {row:?}");
                 return Err((Invariant::WrittenOnce, text));
             }
         }

@@ -1,6 +1,6 @@
 //! A writer node: receipts, a queue to its files, and what stays of it when it dies.
 
-use super::net::{Net, ToEpn, ToWriter};
+use super::net::{Conn, Net, ToEpn, ToWriter};
 use crate::dice::Dice;
 use sheaf_protocol::control::{StreamFate, WriterPulse, WriterWelcome, WrittenTf};
 use sheaf_protocol::{EpnId, Incarnation, Target};
@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 const PULSE_MS: u64 = 50;
 /// Period at which moves that are not settled are repeated, in ms.
 const REPEAT_MS: u64 = 1_000;
+/// Rows of published TFs that are kept of each EPN.
+const PUBLISHED_MAX: usize = 64;
 /// Bytes of the window of each EPN.
 pub(super) const WINDOW_BYTES: u64 = 1_000;
 
@@ -114,7 +116,7 @@ impl Writer {
             self.incarnation += 1;
             let rows = self.disk.rows.clone();
             self.life = Some(Life {
-                receipts: Receipts::new(rows),
+                receipts: Receipts::new(rows, PUBLISHED_MAX),
                 queue: VecDeque::new(),
                 orders: VecDeque::new(),
                 pulsed_at: 0,
@@ -125,7 +127,7 @@ impl Writer {
             .conns
             .iter()
             .filter(|(_, conn)| conn.writer == self.index);
-        let conns: Vec<(u64, u16)> = conns.map(|(id, conn)| (*id, conn.epn)).collect();
+        let conns: Vec<(u64, Target)> = conns.map(|(id, conn)| (*id, target_of(conn))).collect();
         for (conn, epn) in &conns {
             for message in net.arrived(*conn, now) {
                 self.handle(now, *conn, *epn, message, net, dice, (delay, write));
@@ -145,7 +147,7 @@ impl Writer {
         &mut self,
         now: u64,
         conn: u64,
-        epn: u16,
+        epn: Target,
         message: ToWriter,
         net: &mut Net,
         dice: &mut Dice,
@@ -165,14 +167,11 @@ impl Writer {
                 };
                 net.carry_to_epn(conn, at(dice), ToEpn::Welcome(welcome));
                 net.carry_to_epn(conn, at(dice), ToEpn::Moves(life.receipts.moves()));
+                let held = life.receipts.held_before(epn);
+                net.carry_to_epn(conn, at(dice), ToEpn::Held(held, true));
             }
             ToWriter::Record(record) => {
-                let target = Target {
-                    epn: EpnId(epn),
-                    incarnation: Incarnation(1),
-                };
-                let may_be_here = match life.receipts.handle_record(conn, target, &record, Vec::new)
-                {
+                let may_be_here = match life.receipts.handle_record(conn, epn, &record, Vec::new) {
                     Received::Write => false,
                     Received::WriteMissing => true,
                     Received::Known | Received::Stale => return,
@@ -260,6 +259,15 @@ impl Writer {
             match life.orders.pop_front() {
                 Some(ReceiptAction::Keep { id, row }) => keep(&mut self.disk, id, row.as_ref()),
                 Some(ReceiptAction::Written { to, tf }) => {
+                    let next = net.conns.iter().find_map(|(conn, it)| {
+                        let is_mine = it.writer == self.index && *conn != to;
+                        let id = HandoffId::of(&tf.copy);
+                        let held = life.receipts.one_held_before(id, target_of(it));
+                        Some((*conn, held.filter(|_| is_mine)?))
+                    });
+                    if let Some((conn, held)) = next {
+                        net.carry_to_epn(conn, at, ToEpn::Held(vec![held], false));
+                    }
                     net.carry_to_epn(to, at, ToEpn::Written(WrittenTf { ..tf }));
                 }
                 Some(ReceiptAction::Voided { to, copy }) => {
@@ -283,7 +291,7 @@ impl Writer {
     fn pulse(
         &mut self,
         now: u64,
-        conns: &[(u64, u16)],
+        conns: &[(u64, Target)],
         net: &mut Net,
         dice: &mut Dice,
         delay: u64,
@@ -314,6 +322,13 @@ impl Writer {
                 net.carry_to_epn(*conn, at, ToEpn::Moves(moves.clone()));
             }
         }
+    }
+}
+
+fn target_of(conn: &Conn) -> Target {
+    Target {
+        epn: EpnId(conn.epn),
+        incarnation: Incarnation(conn.life),
     }
 }
 

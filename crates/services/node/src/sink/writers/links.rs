@@ -106,6 +106,8 @@ pub(super) struct Links<T> {
     former: BTreeMap<(RunId, TfId), Vec<Stored>>,
     /// TFs that are sent before they are committed.
     held: BTreeSet<HandoffId>,
+    /// TFs that are sent again after their commit.
+    committed: BTreeSet<HandoffId>,
     /// TFs that are to be published, until their writers have answered.
     publishing: BTreeMap<HandoffId, Publishing>,
     events: VecDeque<LinksEvent>,
@@ -158,6 +160,7 @@ impl<T: Transport> Links<T> {
             stored: BTreeMap::new(),
             former: BTreeMap::new(),
             held: BTreeSet::new(),
+            committed: BTreeSet::new(),
             publishing: BTreeMap::new(),
             events: VecDeque::new(),
             alone_since: None,
@@ -236,9 +239,12 @@ impl<T: Transport> Links<T> {
         self.links.iter().all(|link| link.has_said_held)
     }
 
-    /// Takes the list of TFs that writers hold of former lives.
+    /// Returns the TFs of former lives that writers hold and have not published.
     pub(super) fn former(&self) -> Vec<(RunId, TfId)> {
-        self.former.keys().copied().collect()
+        let waits = |stored: &Stored| !stored.is_published();
+        let former = self.former.iter();
+        let former = former.filter(|(_, stored)| stored.iter().any(waits));
+        former.map(|(id, _)| *id).collect()
     }
 
     /// Returns the next event.
@@ -292,6 +298,8 @@ impl<T: Transport> Links<T> {
         link.state = State::Down {
             retry_at: now + link.pause.pause(),
         };
+        // There may be news when it comes back.
+        link.has_said_held = false;
         self.held_back.forget(conn);
         self.handoff.handle_closed(writer);
         for publishing in self.publishing.values_mut() {
@@ -327,7 +335,10 @@ impl<T: Transport> Links<T> {
                 }
             }
             Control::Voided(copies) => self.handoff.handle_voided(writer, &copies),
-            Control::Moves(moves) => self.handoff.handle_moves(writer, &moves),
+            Control::Moves(moves) => {
+                self.follow(writer, &moves);
+                self.handoff.handle_moves(writer, &moves);
+            }
             Control::Held(tfs) => self.handle_held(writer, tfs),
             Control::Published(copies) => {
                 for copy in &copies {
@@ -359,6 +370,7 @@ impl<T: Transport> Links<T> {
             return;
         };
         let streams: Vec<StreamEvent> = written.streams.into_iter().map(fate_of).collect();
+        self.committed.remove(&id);
         if !self.held.remove(&id) {
             self.events
                 .push_back(LinksEvent::Done(Done { tf, streams }));
@@ -451,6 +463,7 @@ impl<T: Transport> Links<T> {
             copy,
             is_redelivered: tf.is_redelivered,
             is_held: self.held.contains(&id),
+            is_committed: self.committed.contains(&id),
             may_be_here,
             parts: u32::try_from(tf.parts.len()).unwrap_or(u32::MAX),
             bytes: tf.bytes(),

@@ -4,7 +4,7 @@ use super::{Done, Links, LinksEvent};
 use crate::event::StreamEvent;
 use crate::sink::Recovered;
 use bytes::Bytes;
-use sheaf_protocol::control::{HeldPart, HeldTf, Recover, TfCopy};
+use sheaf_protocol::control::{HeldPart, HeldTf, Move, Recover, TfCopy};
 use sheaf_protocol::{Control, Incarnation, RunId, Tf, TfId};
 use sheaf_transport::Transport;
 use sheaf_verdict_log::event::PartEvent;
@@ -41,6 +41,13 @@ pub(super) struct Stored {
     pub(super) of: Option<HeldTf>,
 }
 
+impl Stored {
+    /// Whether a former life has published it, so that it is not to be revoked.
+    pub(super) fn is_published(&self) -> bool {
+        self.of.as_ref().is_some_and(|held| held.is_published)
+    }
+}
+
 fn part_of(part: &HeldPart) -> PartEvent {
     PartEvent {
         flp: part.source.flp.0,
@@ -62,9 +69,15 @@ impl<T: Transport> Links<T> {
     /// Revokes what was stored of a TF by this life, or by former lives.
     pub(in crate::sink::writers) fn unstore(&mut self, run: RunId, tf: TfId, by_former: bool) {
         if by_former {
-            for stored in self.former.remove(&(run, tf)).into_iter().flatten() {
+            let stored = self.former.remove(&(run, tf)).unwrap_or_default();
+            let (published, waiting): (Vec<Stored>, Vec<Stored>) =
+                stored.into_iter().partition(Stored::is_published);
+            for stored in waiting {
                 self.handoff
                     .revoke(stored.writer, HandoffId::of(&stored.copy));
+            }
+            if !published.is_empty() {
+                self.former.insert((run, tf), published);
             }
             return;
         }
@@ -186,7 +199,24 @@ impl<T: Transport> Links<T> {
             {
                 self.handoff
                     .offer_moved(id, done.tf.bytes(), copy.copy, tried);
+                self.committed.insert(id);
                 self.tfs.insert(id, done.tf);
+            }
+        }
+    }
+
+    /// Publishes TFs of former lives at the writer `holder`, where they are written later than it has said what it
+    /// holds: the copies elsewhere are void.
+    pub(super) fn follow(&mut self, holder: u16, moves: &[Move]) {
+        for Move { copy, .. } in moves {
+            let publishing = self.publishing.get_mut(&HandoffId::of(copy));
+            let is_earlier = |it: &Publishing| {
+                matches!(it.what, Published::Former(..)) && it.copy.copy < copy.copy
+            };
+            if let Some(publishing) = publishing.filter(|it| is_earlier(it)) {
+                publishing.writer = holder;
+                publishing.copy = *copy;
+                publishing.is_sent = false;
             }
         }
     }
@@ -199,12 +229,8 @@ impl<T: Transport> Links<T> {
         for held in tfs {
             let copy = held.copy;
             let known = self.former.entry((copy.run, copy.tf)).or_default();
-            if known
-                .iter()
-                .any(|it| it.writer == writer && it.copy == copy)
-            {
-                continue;
-            }
+            // A writer has one copy of a TF. What it says last is so.
+            known.retain(|it| it.writer != writer);
             known.push(Stored {
                 writer,
                 tried: vec![writer],
