@@ -162,8 +162,8 @@ impl<C: Copy + Ord> Receipts<C> {
     /// Creates the receipts of a writer whose former lives have left `rows`. A TF that a former life had taken and not
     /// acknowledged is void.
     ///
-    /// The rows of the last `published_max` TFs that each EPN has published are kept. An EPN acknowledges TFs to the ICN
-    /// in the order in which a writer publishes them, so this many may be without an acknowledgement when it dies.
+    /// The rows of the last `published_max` TFs that each EPN has published are kept. An EPN acknowledges TFs to the
+    /// ICN in the order in which a writer publishes them, so these may be without an acknowledgement when it dies.
     #[must_use]
     pub fn new(rows: impl IntoIterator<Item = (HandoffId, CopyRow)>, published_max: usize) -> Self {
         let mut receipts = Self {

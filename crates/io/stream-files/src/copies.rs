@@ -36,7 +36,7 @@ struct Held {
     /// FLP, incarnation, bytes and CRC-32C of each STF.
     parts: Vec<(u16, u64, u64, u32)>,
     missing: Vec<u16>,
-    /// Its number among the published ones.
+    /// Number among the published ones of its EPN.
     #[serde(default)]
     published: Option<u64>,
 }

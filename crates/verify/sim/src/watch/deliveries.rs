@@ -79,8 +79,11 @@ impl Watch<'_> {
         }
         let run = self.lives.get(&icn).and_then(|life| life.run);
         let members = run.and_then(|run| self.runs[run].roster_of(tf));
+        // All FLPs that made it have died: the roster is empty, and no hold has an STF of the TF.
+        let has_none = members.is_some_and(<[_]>::is_empty);
         let mut members = members.unwrap_or_default().iter();
-        self.injected.corrupted(tf) >= 2
+        has_none
+            || self.injected.corrupted(tf) >= 2
             || members.any(|member| self.injected.may_seem_dead(member.flp))
     }
 
