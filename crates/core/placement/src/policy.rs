@@ -151,6 +151,9 @@ pub const TABLE: &[Registration] = &[
     power_of_two_memory::POLICY,
 ];
 
+/// Name of the policy that a farm has if its file names none (docs/results/policies.md says why this one).
+pub const DEFAULT: &str = earliest_finish::POLICY.name;
+
 /// Names of [`TABLE`].
 pub const NAMES: &[&str] = &names();
 

@@ -21,7 +21,7 @@ use crate::summary::Kind;
 use serde::{Deserialize, Serialize};
 use sheaf_membership::LivenessConfig;
 pub use sheaf_placement::Reaction;
-use sheaf_placement::UnknownPolicy;
+use sheaf_placement::{UnknownPolicy, policy};
 pub use sheaf_stf_builder::flp::Push;
 use thiserror::Error;
 
@@ -136,7 +136,7 @@ impl Default for Scenario {
             warm_up_s: None,
             iterations: 1,
             seed: 1,
-            policy: "round-robin".to_owned(),
+            policy: policy::DEFAULT.to_owned(),
             reaction: Reaction::default(),
             mode: Mode::default(),
             push: Push::default(),

@@ -104,7 +104,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "NAME",
-        default_value = "round-robin",
+        default_value = policy::DEFAULT,
         value_parser = parse_policy,
         help = "Choose EPNs by this policy",
         long_help = format!("Choose EPNs by this policy: {}", policy::choices())

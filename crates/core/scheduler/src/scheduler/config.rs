@@ -42,7 +42,7 @@ pub enum Delivery {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SchedulerConfig {
-    /// Policy that chooses the EPN, such as `"round-robin"`.
+    /// Policy that chooses the EPN, such as `"earliest-finish"`.
     pub policy: String,
     /// Seed of the policy's randomness.
     pub seed: u64,
@@ -91,7 +91,7 @@ pub struct SchedulerConfig {
 impl Default for SchedulerConfig {
     fn default() -> Self {
         Self {
-            policy: "round-robin".to_owned(),
+            policy: sheaf_placement::policy::DEFAULT.to_owned(),
             seed: 1,
             reaction: Reaction::Whitelist,
             reset_ms: 1000,

@@ -59,6 +59,8 @@ fn farm_with(flps: u16, epns: u16, change: impl FnOnce(&mut SchedulerConfig)) ->
 /// Returns a farm that waits for this many FLPs and EPNs.
 fn waiting(flps: u16, epns: u16, change: impl FnOnce(&mut SchedulerConfig)) -> Bench {
     let mut config = SchedulerConfig {
+        // EPNs in turn, whatever they measure.
+        policy: "round-robin".to_owned(),
         stf_bytes_max: 100,
         tf_bytes_max: 200,
         ..SchedulerConfig::default()

@@ -15,11 +15,9 @@ use rank::{CONFIDENCE, Measure, Rank, Ratio};
 use sheaf_figures::plot::PlotError;
 use sheaf_figures::plot::lines::{Axis, Line, Scale, over};
 use sheaf_figures::stat;
+use sheaf_placement::policy;
 use sheaf_sim::scenario::ORACLE;
 use sheaf_sim::summary::Point;
-
-/// Default policy of Sheaf, which every table is held against.
-const DEFAULT: &str = "round-robin";
 
 /// One policy at one farm.
 struct Row<'a> {
@@ -226,7 +224,7 @@ pub(super) fn html(results: &Results, escape: fn(&str) -> String) -> String {
 }
 
 fn answer_of(farm: &Farm<'_>) -> Option<Vec<String>> {
-    let is_default = |row: &Row<'_>| row.point.policy == DEFAULT;
+    let is_default = |row: &Row<'_>| row.point.policy == policy::DEFAULT;
     let default = farm.rows.iter().position(is_default);
     let mut cells = vec![farm.title()];
     for (nth, measure) in MEASURES.into_iter().enumerate() {
@@ -331,7 +329,7 @@ fn line(farms: &[&Farm<'_>], policy: &str) -> Line {
     };
     Line {
         label: policy.to_owned(),
-        is_ours: policy == DEFAULT,
+        is_ours: policy == policy::DEFAULT,
         points: farms.iter().filter_map(at).collect(),
     }
 }
