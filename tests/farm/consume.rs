@@ -142,6 +142,62 @@ fn an_epn_that_is_killed_leaves_its_consumer_whole_and_comes_back_to_it() {
     );
 }
 
+#[test]
+fn records_tell_who_waited_and_what_died_with_an_epn_before_its_consumer_had_finished() {
+    let _turn = farm_turn();
+    let dir = DemoDir::new();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // A TF each 10 ms at each EPN, and 20 ms of work on each: consumers are never idle.
+    let line = format!(
+        "--flps 2 --epns 2 --policy round-robin --rate 200 --source generator --stf-bytes 20000 --duration 2s \
+         --sink shm:{} --kill epn:1@1s",
+        at("{epn}").display()
+    );
+    let demo = Running::start(&dir.words(&line));
+    let consumers =
+        ["0", "1"].map(|epn| consumer(&at(epn), &at(&format!("log{epn}")), &["--work", "20ms"]));
+    let summary = end(&dir, demo);
+    for consumer in consumers {
+        consumer.end();
+    }
+    let died = summary.count("died_unprocessed");
+    assert!(died >= 1, "{:#}", summary.0);
+    let (out, rows) = (dir.out(), at("tfs.csv"));
+    let words = [
+        "data",
+        "records",
+        out.to_str().unwrap(),
+        "--out",
+        rows.to_str().unwrap(),
+        "--json",
+        "-",
+    ];
+    let report: Value =
+        serde_json::from_str(&sheaf(&words).ok(&words)).expect("the result is JSON");
+    assert_eq!(report["tfs"], summary.count("announced"));
+    assert_eq!(report["fates"]["died-unprocessed"], died);
+    // The consumer of EPN 0 is the slower the longer it has more to do than it can.
+    let wait = &report["wait_us"];
+    assert!(wait["p99"].as_f64() > Some(100_000.0), "{report:#}");
+    assert!(wait["p50"].as_f64() < wait["p99"].as_f64(), "{report:#}");
+    let turnaround = &report["turnaround_us"];
+    assert!(turnaround["p50"].as_f64() > Some(20_000.0), "{report:#}");
+    let text = std::fs::read_to_string(&rows).unwrap();
+    assert_eq!(text.lines().count() as u64, 1 + summary.count("announced"));
+    let dead = text
+        .lines()
+        .filter(|row| row.ends_with(",died-unprocessed"));
+    assert_eq!(dead.count() as u64, died);
+    let verified = sheaf(&["data", "verify", out.to_str().unwrap(), "--allow-abandoned"]);
+    let told = format!("had not finished with {died} TFs of EPNs that died");
+    assert!(
+        verified.stdout.join("\n").contains(&told),
+        "{:?}",
+        verified.stdout
+    );
+}
+
 /// Makes a pipe with a name, and opens it for reading. Its writer stops when it is full.
 fn pipe(path: &Path) -> File {
     let made = Command::new("mkfifo").arg(path).status();

@@ -4,6 +4,8 @@ mod consume;
 mod convert;
 mod file_view;
 mod inspect;
+#[cfg(feature = "lab")]
+mod records;
 mod verify;
 
 use std::process::ExitCode;
@@ -21,6 +23,8 @@ enum Command {
     Convert(convert::Args),
     Consume(consume::Args),
     Verify(verify::Args),
+    #[cfg(feature = "lab")]
+    Records(records::Args),
 }
 
 /// Runs the command.
@@ -34,5 +38,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Convert(args) => convert::run(args),
         Command::Consume(args) => consume::run(args),
         Command::Verify(args) => verify::run(args),
+        #[cfg(feature = "lab")]
+        Command::Records(args) => records::run(args),
     }
 }

@@ -107,7 +107,7 @@ events! {
         /// Life of the EPN.
         incarnation: u64;
     }
-    /// A TF was delivered to the consumer.
+    /// A TF was delivered to the consumer, which has taken it, or the sink has done its own work on it.
     Delivered = "delivered" of "EPN" {
         /// The TF.
         tf: u64;
@@ -123,6 +123,13 @@ events! {
         file: Option<FileEvent>, unless "Option::is_none";
         /// Fate in each stream of the sink `streams`: `stream`, and `shed` or `refused`: why no file of it has it.
         streams: Vec<StreamEvent>, unless "Vec::is_empty";
+        /// Whether the consumer works on it now: `freed` follows when it has finished. Left out if not.
+        held: bool, unless "is_false";
+    }
+    /// A consumer has finished with a TF that it held.
+    Freed = "freed" of "EPN" {
+        /// The TF.
+        tf: u64;
     }
     /// Ack level `stored`: a TF that a former life had stored, and that is committed to that life, is visible now, or
     /// was found so: that life may have died before it wrote the line.

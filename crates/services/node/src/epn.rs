@@ -487,6 +487,7 @@ impl<T: Transport> EpnNode<T> {
                     faults,
                     file,
                     streams,
+                    is_held,
                 } => {
                     for detail in faults {
                         error!(tf_id = tf.0, detail, "The consumer found a damaged TF");
@@ -502,9 +503,17 @@ impl<T: Transport> EpnNode<T> {
                         missing,
                         file,
                         streams,
+                        held: is_held,
                     });
                 }
-                SinkEvent::Freed { bytes } => self.brain.handle_sink_freed(now, bytes),
+                SinkEvent::Freed { bytes, held } => {
+                    if let Some((run, tf)) = held
+                        && self.brain.run() == Some(run)
+                    {
+                        self.log.add(&Event::Freed { tf: tf.0 });
+                    }
+                    self.brain.handle_sink_freed(now, bytes);
+                }
                 SinkEvent::Returned { run, tf, bytes, .. } => {
                     self.handle_returned(run, tf, bytes);
                 }

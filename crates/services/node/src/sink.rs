@@ -258,6 +258,8 @@ pub struct Delivery {
     pub file: Option<FileEvent>,
     /// Streams that were to have something of it, if the sink has streams.
     pub streams: Vec<StreamEvent>,
+    /// Whether its consumer has it now, and works on it until [`SinkEvent::Freed`].
+    pub is_held: bool,
 }
 
 /// Why a TF was not delivered now.
@@ -364,11 +366,15 @@ pub enum SinkEvent {
         streams: Vec<StreamEvent>,
         /// Faults that the sink found.
         faults: Vec<String>,
+        /// Whether its consumer has it now, and works on it until [`Freed`](Self::Freed).
+        is_held: bool,
     },
     /// Memory released. Comes after [`Delivered`](Self::Delivered).
     Freed {
         /// Payload bytes.
         bytes: u64,
+        /// The run and the TF, of one that a consumer held.
+        held: Option<(RunId, TfId)>,
     },
     /// Taken back by [`SinkHandle::recall`]: no consumer has the TF, and its memory is released.
     Returned {
@@ -448,7 +454,13 @@ impl SinkEvent {
             faults: delivery.faults,
             file: delivery.file,
             streams: delivery.streams,
+            is_held: delivery.is_held,
         }
+    }
+
+    /// Returns the release of `bytes`, of a TF that no consumer held.
+    fn freed(bytes: u64) -> Self {
+        Self::Freed { bytes, held: None }
     }
 }
 
@@ -599,7 +611,7 @@ mod tests {
         sink.offer(first.clone()).unwrap();
         let full = sink.offer(tf(8, &[])).unwrap_err();
         assert_eq!(sink.poll(), Some(delivered(&first)));
-        assert_eq!(sink.poll(), Some(SinkEvent::Freed { bytes: 3 }));
+        assert_eq!(sink.poll(), Some(SinkEvent::freed(3)));
         sink.offer(full).unwrap();
         sink.finish();
         assert!(matches!(

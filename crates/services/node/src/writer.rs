@@ -428,7 +428,7 @@ impl<T: Transport> WriterNode<T> {
                     let id = HandoffId { run, tf, attempt };
                     self.receipts.handle_written(id, fates);
                 }
-                SinkEvent::Freed { bytes } => {
+                SinkEvent::Freed { bytes, .. } => {
                     self.queued_bytes = self.queued_bytes.saturating_sub(bytes);
                 }
                 SinkEvent::Returned {

@@ -282,7 +282,10 @@ impl Evidence {
             Event::Undelivered { tf } if self.life(life).node.role == Role::Epn => {
                 self.tables.returned.push(Returned { tf, life });
             }
-            Event::Delivered { .. } | Event::Recovered { .. } | Event::Fault { .. } => {
+            Event::Delivered { .. }
+            | Event::Freed { .. }
+            | Event::Recovered { .. }
+            | Event::Fault { .. } => {
                 self.add_of_epn(life, event);
             }
             Event::Leads { .. }
@@ -346,6 +349,7 @@ impl Evidence {
                 missing,
                 file,
                 streams,
+                held,
                 ..
             } => {
                 let number = self.tables.deliveries.len();
@@ -364,6 +368,7 @@ impl Evidence {
                     number: 0,
                     is_hearsay: false,
                     is_marked: redelivered,
+                    is_held: held,
                 };
                 self.add_delivery(delivery, &parts);
             }
@@ -385,9 +390,11 @@ impl Evidence {
                     number: 0,
                     is_hearsay: true,
                     is_marked: false,
+                    is_held: false,
                 };
                 self.add_delivery(delivery, &parts);
             }
+            Event::Freed { tf } => self.tables.freed.push(Returned { tf, life }),
             Event::Fault { .. } => self.consumer_faults += 1,
             _ => {}
         }

@@ -49,6 +49,8 @@ pub enum Kind {
     BadAbandoned,
     /// A TF is given back that was not built, that its EPN did not give back, or that was delivered.
     BadUndelivered,
+    /// A consumer finished with a TF that it was not given.
+    BadFreed,
     /// A TF is redelivered that was not built, or twice at one EPN in one term.
     BadRedelivered,
     /// A TF was delivered without the mark by the EPN of an amendment, or with it by that of the first verdict.
@@ -85,7 +87,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::GarbledLog,
         Self::MissingLog,
         Self::WrongLog,
@@ -98,6 +100,7 @@ impl Kind {
         Self::MadeUp,
         Self::BadAbandoned,
         Self::BadUndelivered,
+        Self::BadFreed,
         Self::BadRedelivered,
         Self::WrongMark,
         Self::MixedTarget,
@@ -132,6 +135,7 @@ impl Kind {
             Self::MadeUp => "made-up",
             Self::BadAbandoned => "bad-abandoned",
             Self::BadUndelivered => "bad-undelivered",
+            Self::BadFreed => "bad-freed",
             Self::BadRedelivered => "bad-redelivered",
             Self::WrongMark => "wrong-mark",
             Self::MixedTarget => "mixed-target",

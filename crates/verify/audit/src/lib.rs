@@ -26,7 +26,7 @@ pub use evidence::{Evidence, Fate, Lives};
 pub use finding::{Contradiction, Kind};
 pub use proven::{Accounting, Audit, Options, SourceAccounting, StreamAccounting};
 pub use rosters::RosterSource;
-pub use series::files_of;
+pub use series::{files_of, logs_in};
 pub use stock::Stored;
 
 #[cfg(test)]

@@ -28,6 +28,10 @@ pub struct Audit {
     pub delivered: u64,
     /// TFs built and neither delivered nor abandoned, in a run that is not over.
     pub undelivered: u64,
+    /// TFs delivered to a consumer that had not finished with them when their EPN died.
+    pub died_unprocessed: u64,
+    /// As before, when their EPN ended in order.
+    pub unprocessed: u64,
     /// Assignments of a TF whose STFs went to more than one EPN.
     pub mixed_target: u64,
     /// TFs delivered more than once, other than as their amendments say.

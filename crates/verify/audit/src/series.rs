@@ -40,7 +40,11 @@ pub fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Returns the paths of all event logs in `dir`, sorted, each once however many files it has.
-pub(super) fn logs_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
+///
+/// # Errors
+///
+/// The error of reading the folder.
+pub fn logs_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut logs = BTreeSet::new();
     for entry in std::fs::read_dir(dir)? {
         let name = entry?.file_name();

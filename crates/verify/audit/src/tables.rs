@@ -61,6 +61,8 @@ pub(super) struct Delivery {
     pub(super) is_hearsay: bool,
     /// Whether the consumer was told that it may be a second delivery.
     pub(super) is_marked: bool,
+    /// Whether the consumer worked on it until its EPN wrote `freed`.
+    pub(super) is_held: bool,
 }
 
 /// Row of an STF in a delivered TF.
@@ -136,6 +138,8 @@ pub(super) struct Tables {
     pub(super) undelivered: Vec<Amended>,
     /// TFs that EPNs gave back.
     pub(super) returned: Vec<Returned>,
+    /// TFs that consumers have finished with.
+    pub(super) freed: Vec<Returned>,
     pub(super) called: Vec<u64>,
     pub(super) reasons: List<String>,
     pub(super) assignments: List<Assignment>,
@@ -162,6 +166,7 @@ impl Tables {
         self.abandoned.sort_by_key(|row| row.tf);
         self.undelivered.sort_by_key(|row| row.tf);
         self.returned.sort_by_key(|row| row.tf);
+        self.freed.sort_by_key(|row| row.tf);
         self.called.sort_unstable();
         self.called.dedup();
     }
@@ -178,6 +183,7 @@ impl Tables {
         let mut abandoned = Rest(&self.abandoned, |row: &Amended| row.tf);
         let mut undelivered = Rest(&self.undelivered, |row: &Amended| row.tf);
         let mut returned = Rest(&self.returned, |row: &Returned| row.tf);
+        let mut freed = Rest(&self.freed, |row: &Returned| row.tf);
         let mut called = Rest(&self.called, |tf: &u64| *tf);
         std::iter::from_fn(move || {
             let firsts = [
@@ -190,6 +196,7 @@ impl Tables {
                 abandoned.first(),
                 undelivered.first(),
                 returned.first(),
+                freed.first(),
                 called.first(),
             ];
             let tf = firsts.into_iter().flatten().min()?;
@@ -204,6 +211,7 @@ impl Tables {
                 abandoned: abandoned.take(tf),
                 undelivered: undelivered.take(tf),
                 returned: returned.take(tf),
+                freed: freed.take(tf),
                 called: !called.take(tf).is_empty(),
             };
             Some((tf, facts))
@@ -224,6 +232,7 @@ pub(super) struct Facts<'a> {
     pub(super) abandoned: &'a [Amended],
     pub(super) undelivered: &'a [Amended],
     pub(super) returned: &'a [Returned],
+    pub(super) freed: &'a [Returned],
     pub(super) called: bool,
 }
 

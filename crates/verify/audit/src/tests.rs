@@ -83,6 +83,7 @@ fn delivered(tf: u64, flps: &[u16], missing: &[u16]) -> Event {
         missing: missing.to_vec(),
         file: None,
         streams: Vec::new(),
+        held: false,
     }
 }
 
@@ -392,6 +393,31 @@ fn an_abandoned_tf_needs_no_delivery() {
     let audit = check_good(abandon);
     assert_eq!((audit.complete, audit.abandoned), (4, 1));
     assert_eq!(audit.bytes, 84, "what its FLPs made");
+}
+
+#[test]
+fn a_tf_whose_consumer_had_not_finished_is_counted_when_its_epn_ends() {
+    let hold = |log: &mut Vec<Event>| {
+        for line in log {
+            if let Event::Delivered { held, .. } = line {
+                *held = true;
+            }
+        }
+    };
+    let found = |over: bool, fate: Fate| {
+        let audit = check_good(|logs| {
+            hold(&mut logs.epns[1]);
+            logs.epns[1].push(Event::Freed { tf: 1 });
+            logs.fates.insert(node(Role::Epn, 1), fate);
+            logs.icn.extend(over.then_some(Event::Over));
+        });
+        (audit.died_unprocessed, audit.unprocessed)
+    };
+    assert_eq!(found(true, Fate::Killed), (1, 0));
+    assert_eq!(found(true, Fate::Ended), (0, 1));
+    assert_eq!(found(false, Fate::Ended), (0, 0), "it may still do so");
+    let strange = |logs: &mut Logs| logs.epns[1].push(Event::Freed { tf: 3 });
+    check(strange, "TF 3 was freed at epn:1");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Records of all TFs of simulated runs as a file: CSV, or Parquet.
+//! Records of all TFs of runs, simulated or live, as a file: CSV, or Parquet.
 //!
-//! A row a TF of a run, with the columns of [`COLUMNS`]. Times are in ns of the run; one that did not come is empty (in
-//! Parquet: null).
+//! A row a TF of a run, with the columns of [`COLUMNS`]. Times are in ns of the run; one that did not come, or that a
+//! live run does not tell, is empty (in Parquet: null).
 
-use sheaf_sim::des::{Run, TfRecord};
+use sheaf_sim::des::TfRecord;
 use sheaf_testbed::IoError;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -12,6 +12,7 @@ use thiserror::Error;
 
 #[cfg(feature = "parquet")]
 mod columns;
+pub mod live;
 
 /// Columns before those of [`TfRecord::COLUMNS`].
 pub const COLUMNS: [&str; 3] = ["point", "label", "seed"];
@@ -61,8 +62,10 @@ pub struct Of<'a> {
     pub point: usize,
     /// Label of the point.
     pub label: &'a str,
-    /// The run.
-    pub run: &'a Run,
+    /// Seed of the run; 0 of a live one.
+    pub seed: u64,
+    /// Records of its TFs.
+    pub records: &'a [TfRecord],
 }
 
 impl RecordsFile {
@@ -112,13 +115,13 @@ impl RecordsFile {
         match &mut self.format {
             Format::Csv(file) => {
                 let label = sheaf_sim::summary::csv_text(of.label);
-                for record in &of.run.records {
+                for record in of.records {
                     let times = record.times().map(or_empty).join(",");
                     writeln!(
                         file,
                         "{},{label},{},{},{times},{},{},{},{}",
                         of.point,
-                        of.run.seed,
+                        of.seed,
                         record.tf,
                         or_empty(record.epn.map(u64::from)),
                         record.attempts,
@@ -164,7 +167,7 @@ fn rows(path: &Path) -> impl Fn(::parquet::errors::ParquetError) -> RecordsError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheaf_sim::des::run;
+    use sheaf_sim::des::{Run, run};
     use sheaf_sim::scenario::Scenario;
 
     /// Returns a run of a farm whose EPNs have work for half of what comes, so that TFs wait.
@@ -187,7 +190,8 @@ mod tests {
         let of = Of {
             point: 2,
             label: "a, b",
-            run: &run,
+            seed: run.seed,
+            records: &run.records,
         };
         file.add(&of).expect("written");
         file.finish().expect("written");
@@ -241,7 +245,8 @@ mod tests {
         file.add(&Of {
             point: 0,
             label: "",
-            run: &run,
+            seed: run.seed,
+            records: &run.records,
         })
         .expect("written");
         file.finish().expect("written");

@@ -506,6 +506,7 @@ fn tfs_of(event: &Event) -> Vec<u64> {
         | Event::Skipped { tf, .. }
         | Event::Sent { tf, .. }
         | Event::Delivered { tf, .. }
+        | Event::Freed { tf }
         | Event::Fault { tf, .. }
         | Event::Called { tf }
         | Event::Verdict { tf, .. }

@@ -191,6 +191,10 @@ impl<'a> Watch<'a> {
             Event::Delivered {
                 tf, redelivered, ..
             } => self.handle_delivered(node, *tf, *redelivered),
+            Event::Freed { tf } => {
+                self.hash.add(*tf ^ 0xf4ee);
+                Ok(())
+            }
             Event::Fault { tf, detail } => found(
                 Invariant::TruePieces,
                 *tf,

@@ -37,6 +37,7 @@ Examples:
   sheaf demo --epns 1 --sink shm:/tmp/epn & sheaf data consume /tmp/epn
   sheaf data consume /run/sheaf/epn-0 --log tfs.jsonl       what was in each TF, a line each
   sheaf data consume /run/sheaf/epn-0 --again --no-check    for as long as there are EPNs, as fast as it goes
+  sheaf data consume /run/sheaf/epn-0 --work 20ms           holds each TF for 20 ms (sheaf data records: who waited)
   sheaf data consume /run/sheaf/epn-0 --tag physics --tag-every 10    a tenth of the TFs to the stream of this tag")]
 pub(crate) struct Args {
     /// Connect to this socket of an EPN: `epn.sink.path` of its farm file.
@@ -54,6 +55,9 @@ pub(crate) struct Args {
     /// Do not check the payloads.
     #[arg(long)]
     no_check: bool,
+    /// Hold each TF for this time, as a consumer that works on it.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    work: Option<Duration>,
     /// Give TFs back with these tags, with a comma between two, for streams of [epn.sink.write].
     #[arg(long, value_name = "TAGS", value_parser = parse_tags)]
     tag: Option<String>,
@@ -223,7 +227,14 @@ impl Session<'_> {
         Ok(())
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the work of a consumer, as asked for"
+    )]
     fn look_at(&mut self, tf: Lent) -> anyhow::Result<()> {
+        if let Some(work) = self.args.work {
+            std::thread::sleep(work);
+        }
         let found = if self.args.no_check {
             Vec::new()
         } else {

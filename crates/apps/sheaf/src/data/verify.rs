@@ -87,6 +87,10 @@ pub(crate) struct Report {
     redelivered: u64,
     delivered: u64,
     undelivered: u64,
+    #[serde(default)]
+    died_unprocessed: u64,
+    #[serde(default)]
+    unprocessed: u64,
     delivered_twice: u64,
     delivered_again: u64,
     mixed_target: u64,
@@ -225,6 +229,8 @@ impl Report {
             redelivered: found.redelivered,
             delivered: found.delivered,
             undelivered: found.undelivered,
+            died_unprocessed: found.died_unprocessed,
+            unprocessed: found.unprocessed,
             delivered_twice: found.delivered_twice,
             delivered_again: found.delivered_again,
             mixed_target: found.mixed_target,
@@ -332,6 +338,13 @@ impl fmt::Display for Report {
             )?;
         }
         write!(f, "{}", abandoned::Warning(self.abandoned))?;
+        if self.died_unprocessed + self.unprocessed > 0 {
+            writeln!(
+                f,
+                "  warning: consumers had not finished with {} TFs of EPNs that died, and {} of EPNs that ended in order",
+                self.died_unprocessed, self.unprocessed
+            )?;
+        }
         for (flp, accounting) in &self.sources {
             writeln!(
                 f,

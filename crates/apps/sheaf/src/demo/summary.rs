@@ -38,6 +38,12 @@ pub(crate) struct Summary {
     pub(crate) complete: u64,
     /// Of complete and incomplete: the EPN died before it had acknowledged.
     pub(crate) abandoned: u64,
+    /// Of those delivered: the consumer had not finished when the EPN died.
+    #[serde(default)]
+    pub(crate) died_unprocessed: u64,
+    /// As before, when the EPN ended in order.
+    #[serde(default)]
+    pub(crate) unprocessed: u64,
     /// Of complete and incomplete: built again by another EPN, and delivered with a mark.
     #[serde(default)]
     pub(crate) redelivered: u64,
@@ -215,6 +221,8 @@ impl Summary {
             announced: audit.announced,
             complete: audit.complete,
             abandoned: audit.abandoned,
+            died_unprocessed: audit.died_unprocessed,
+            unprocessed: audit.unprocessed,
             redelivered: audit.redelivered,
             incomplete: audit.incomplete,
             missing: audit.missing,
@@ -378,6 +386,13 @@ impl fmt::Display for Summary {
             writeln!(f, "  {:.1} s: {} {}", fault.at_s, fault.node, fault.kind)?;
         }
         write!(f, "{}", abandoned::Warning(self.abandoned))?;
+        if self.died_unprocessed > 0 {
+            let tfs = self.died_unprocessed;
+            writeln!(
+                f,
+                "  {tfs} TFs died with their EPN before its consumer had finished"
+            )?;
+        }
         // They are part of every fault that was asked for; worth a line if something was lost.
         if !self.is_good() || dropped > 0 || self.abandoned > 0 {
             for warning in &self.warnings {

@@ -142,7 +142,8 @@ fn run_all(args: &Args, name: &str, scenarios: &[Scenario]) -> anyhow::Result<Ex
                 written = file.add(&Of {
                     point: index,
                     label: &scenario.label,
-                    run,
+                    seed: run.seed,
+                    records: &run.records,
                 });
             }
         };

@@ -174,7 +174,7 @@ impl Queue for Inline {
                 let bytes = tf.bytes();
                 self.events.push_back(SinkEvent::delivered(&tf, delivery));
                 drop(tf);
-                self.events.push_back(SinkEvent::Freed { bytes });
+                self.events.push_back(SinkEvent::freed(bytes));
                 Ok(())
             }
             Err(error) => {

@@ -20,7 +20,7 @@ pub use table::ShmSink;
 use super::queue::Queue;
 use super::streams::{ReturnEntry, StreamThread};
 use super::worker::Failures;
-use super::{DeliverError, Memory, Opening, SinkError, SinkEvent, stated_of, taken_back};
+use super::{DeliverError, Delivery, Memory, Opening, SinkError, SinkEvent, stated_of, taken_back};
 use crate::check::path_for;
 use crate::source::Wake;
 use bytes::Bytes;
@@ -357,8 +357,9 @@ impl Hands {
                         match &intake {
                             Some(intake) => intake.take(tf, answer),
                             None => {
+                                let held = Some((tf.run, tf.tf));
                                 drop(tf);
-                                told.borrow_mut().push(SinkEvent::Freed { bytes });
+                                told.borrow_mut().push(SinkEvent::Freed { bytes, held });
                             }
                         }
                     },
@@ -410,9 +411,9 @@ impl Hands {
             if !is_told {
                 events.push(delivered(&tf));
             }
-            let bytes = tf.bytes();
+            let (bytes, held) = (tf.bytes(), Some((tf.run, tf.tf)));
             drop(tf);
-            events.push(SinkEvent::Freed { bytes });
+            events.push(SinkEvent::Freed { bytes, held });
         }
         self.counters.gone.add(counts.0 as u64);
         self.requeue(untaken);
@@ -661,7 +662,11 @@ impl Hands {
 /// Returns the stated digests of the parts, which the transport has compared: reading the bytes is left to the
 /// consumer.
 fn delivered(tf: &Tf<Bytes>) -> SinkEvent {
-    SinkEvent::delivered(tf, stated_of(tf))
+    let delivery = Delivery {
+        is_held: true,
+        ..stated_of(tf)
+    };
+    SinkEvent::delivered(tf, delivery)
 }
 
 #[cfg(test)]

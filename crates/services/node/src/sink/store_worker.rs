@@ -108,7 +108,7 @@ fn carry_out(
         Order::Publish(tf) => {
             let delivery = store.publish(tf)?;
             events.push_back(SinkEvent::delivered(tf, delivery));
-            events.push_back(SinkEvent::Freed { bytes: tf.bytes() });
+            events.push_back(SinkEvent::freed(tf.bytes()));
         }
         Order::Unstore { run, tf, by_former } => store.unstore(*run, *tf, *by_former)?,
         Order::Recover { run, item } => {

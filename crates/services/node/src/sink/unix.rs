@@ -207,10 +207,7 @@ mod tests {
         });
         for tf in &tfs {
             assert_eq!(wakes.next(&mut sink), delivered(tf));
-            assert_eq!(
-                wakes.next(&mut sink),
-                SinkEvent::Freed { bytes: tf.bytes() }
-            );
+            assert_eq!(wakes.next(&mut sink), SinkEvent::freed(tf.bytes()));
         }
         drop(sink);
         assert_eq!(read.join().unwrap(), [1, 2, 3]);
@@ -234,10 +231,7 @@ mod tests {
         assert_eq!(id(&read_tf(&mut second).unwrap()), 2);
         for tf in &tfs {
             assert_eq!(wakes.next(&mut sink), delivered(tf));
-            assert_eq!(
-                wakes.next(&mut sink),
-                SinkEvent::Freed { bytes: tf.bytes() }
-            );
+            assert_eq!(wakes.next(&mut sink), SinkEvent::freed(tf.bytes()));
         }
     }
 
@@ -279,7 +273,7 @@ mod tests {
         assert_eq!(wakes.next(&mut stuck), delivered(&tf(1, &[b"a"])));
         stuck.offer(tf(2, &[LARGE])).unwrap();
         stuck.finish();
-        assert_eq!(stuck.poll(), Some(SinkEvent::Freed { bytes: 1 }));
+        assert_eq!(stuck.poll(), Some(SinkEvent::freed(1)));
         assert_eq!(stuck.poll(), None);
     }
 

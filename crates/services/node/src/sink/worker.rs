@@ -173,7 +173,7 @@ impl Hands {
             let bytes = tf.bytes();
             drop(tf);
             let resumed = has_failed.then_some(SinkEvent::Resumed);
-            let events = [delivered, SinkEvent::Freed { bytes }];
+            let events = [delivered, SinkEvent::freed(bytes)];
             self.notify(events.into_iter().chain(resumed));
         }
         0
@@ -375,10 +375,7 @@ mod tests {
             }
         );
         assert_eq!(test.wakes.next(&mut test.sink), delivered(&tf(0, &[b"x"])));
-        assert_eq!(
-            test.wakes.next(&mut test.sink),
-            SinkEvent::Freed { bytes: 1 }
-        );
+        assert_eq!(test.wakes.next(&mut test.sink), SinkEvent::freed(1));
     }
 
     #[test]
@@ -391,7 +388,7 @@ mod tests {
         test.sink.finish();
         for id in 0..5 {
             assert_eq!(test.sink.poll(), Some(delivered(&tf(id, &[b"x"]))));
-            assert_eq!(test.sink.poll(), Some(SinkEvent::Freed { bytes: 1 }));
+            assert_eq!(test.sink.poll(), Some(SinkEvent::freed(1)));
         }
         assert_eq!(test.sink.poll(), None);
     }

@@ -374,7 +374,7 @@ mod tests {
         fn await_delivered(&mut self, tfs: &[Tf<Bytes>]) {
             for tf in tfs {
                 assert_eq!(self.wakes.next(&mut self.sink), delivered(tf));
-                let freed = SinkEvent::Freed { bytes: tf.bytes() };
+                let freed = SinkEvent::freed(tf.bytes());
                 assert_eq!(self.wakes.next(&mut self.sink), freed);
             }
         }

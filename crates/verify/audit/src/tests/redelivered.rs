@@ -62,6 +62,7 @@ pub(super) fn marked(tf: u64, flps: &[u16], missing: &[u16]) -> Event {
         missing,
         file,
         streams,
+        held: false,
     }
 }
 

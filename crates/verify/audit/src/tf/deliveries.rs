@@ -86,6 +86,33 @@ impl<'a> Tf<'a> {
         }
         for delivery in self.facts.deliveries {
             self.check_delivery(delivery, auditor);
+            self.check_held(delivery, auditor);
+        }
+        for freed in self.facts.freed {
+            let is_it = |delivery: &&Delivery| delivery.life == freed.life && delivery.is_held;
+            if !self
+                .facts
+                .deliveries
+                .iter()
+                .any(|delivery| is_it(&delivery))
+            {
+                let by = self.life_name(freed.life);
+                let text = format!("TF {tf} was freed at {by}, and no consumer there had it");
+                self.contradict(Kind::BadFreed, text, auditor);
+            }
+        }
+    }
+
+    /// Counts a TF whose consumer had not finished with it when the EPN ended.
+    fn check_held(&self, delivery: &Delivery, auditor: &mut Auditor<'_>) {
+        let is_freed = self.facts.freed.iter().any(|row| row.life == delivery.life);
+        if !delivery.is_held || is_freed || !auditor.audit.is_over {
+            return;
+        }
+        if self.evidence.life(delivery.life).was_killed() {
+            auditor.audit.died_unprocessed += 1;
+        } else {
+            auditor.audit.unprocessed += 1;
         }
     }
 

@@ -45,14 +45,14 @@ impl Writer {
     }
 
     pub(super) fn add(&mut self, of: &Of<'_>) -> Result<(), ParquetError> {
-        let records = &of.run.records;
+        let records = of.records;
         let mut group = self.0.next_row_group()?;
         let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let text = |value: &str| ByteArray::from(value.as_bytes().to_vec());
         let same = |value: u64| vec![whole(value); records.len()];
         put::<Int64Type>(&mut group, &same(of.point as u64), None)?;
         put::<ByteArrayType>(&mut group, &vec![text(of.label); records.len()], None)?;
-        put::<Int64Type>(&mut group, &same(of.run.seed), None)?;
+        put::<Int64Type>(&mut group, &same(of.seed), None)?;
         let all = |value: &dyn Fn(&TfRecord) -> u64| -> Vec<i64> {
             records.iter().map(|record| whole(value(record))).collect()
         };

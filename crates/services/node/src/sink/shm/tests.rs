@@ -80,7 +80,10 @@ impl Test {
 
     fn expect_freed(&mut self) {
         let event = self.wakes.next(&mut self.sink);
-        assert!(matches!(event, SinkEvent::Freed { bytes: 8 }), "{event:?}");
+        assert!(
+            matches!(event, SinkEvent::Freed { bytes: 8, .. }),
+            "{event:?}"
+        );
     }
 
     fn count(&self, name: &str) -> u64 {

@@ -68,7 +68,7 @@ mod tests {
             troubles.merge(SinkEvent::Resumed, files),
             Some(SinkEvent::Resumed)
         );
-        let freed = SinkEvent::Freed { bytes: 7 };
+        let freed = SinkEvent::freed(7);
         assert_eq!(troubles.merge(freed.clone(), files), Some(freed));
     }
 }

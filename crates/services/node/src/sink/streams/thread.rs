@@ -616,7 +616,7 @@ impl Hands {
         let mut state = self.desk.lock();
         state.taken -= 1;
         state.events.push_back(delivered);
-        state.events.push_back(SinkEvent::Freed { bytes });
+        state.events.push_back(SinkEvent::freed(bytes));
         drop(state);
         (self.wake)();
     }

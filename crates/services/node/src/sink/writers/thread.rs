@@ -287,7 +287,7 @@ impl Hands {
                     };
                     state.taken -= 1;
                     state.events.push_back(SinkEvent::delivered(&tf, delivery));
-                    state.events.push_back(SinkEvent::Freed { bytes });
+                    state.events.push_back(SinkEvent::freed(bytes));
                 }
                 LinksEvent::Stored(run, tf) => {
                     has_progress = true;
