@@ -286,7 +286,7 @@ fn sighup_opens_logs_again_and_changes_what_may_change_and_a_rotated_series_is_v
     std::fs::write(&config, &changed).unwrap();
     icn.signal(Signal::HUP);
     for expected in [
-        "key=\"icn.scheduler.policy\" from=\"\\\"round-robin\\\"\" to=\"\\\"least-loaded\\\"\"",
+        "key=\"icn.scheduler.policy\" from=\"\\\"earliest-finish\\\"\" to=\"\\\"least-loaded\\\"\"",
         "key=\"icn.scheduler.tf_deadline_ms\" from=\"400\" to=\"900\"",
         "key=\"log.level\"",
     ] {

@@ -13,6 +13,10 @@ use std::time::Duration;
 const WINDOW_NS: u64 = 5_000_000_000;
 /// One over the share of a new sample in the smoothed ones.
 const SMOOTHING: u128 = 8;
+/// Samples after which one that is far above the others counts as this many times the mean: where times have a heavy
+/// tail, a single job says little about its target. One that has become slow is found all the same, some jobs later.
+const CLIPPED_FROM: u64 = 16;
+const CLIPPED_AT: u128 = 3;
 /// Bytes of a MiB.
 const MIB: u128 = 1 << 20;
 
@@ -68,6 +72,11 @@ struct Pace {
 
 impl Pace {
     fn add(&mut self, bytes: u64, time: Duration) {
+        let mut ns = time.as_nanos();
+        if self.samples >= CLIPPED_FROM {
+            let expected = u128::from(self.ns_per_mib()) * u128::from(bytes) / MIB;
+            ns = ns.min(CLIPPED_AT * expected.max(1));
+        }
         // The plain mean of the first ones, or the very first would count for most of them.
         let of = u128::from(self.samples + 1).min(SMOOTHING);
         let smooth = |old: u64, new: u128| {
@@ -75,7 +84,7 @@ impl Pace {
             u64::try_from(value).unwrap_or(u64::MAX)
         };
         self.bytes = smooth(self.bytes, u128::from(bytes));
-        self.ns = smooth(self.ns, time.as_nanos());
+        self.ns = smooth(self.ns, ns);
         self.samples += 1;
     }
 
@@ -224,6 +233,31 @@ mod tests {
         let measured = after(&pairs);
         let ms = measured.processing_ns_per_mib / MS;
         assert!((10..=11).contains(&ms), "{measured:?}");
+    }
+
+    /// Measures jobs one behind the other that take so many ms each.
+    fn behind_each_other(ms: &[u64]) -> u64 {
+        let mut at = 0;
+        let jobs = ms.iter().map(|ms| {
+            let begin = at;
+            at += ms;
+            (begin, begin, at)
+        });
+        let jobs: Vec<_> = jobs.collect();
+        after(&jobs).processing_ns_per_mib / MS
+    }
+
+    #[test]
+    fn one_job_of_a_heavy_tail_says_little_and_a_target_that_becomes_slow_is_found() {
+        let steady = vec![10; 30];
+        assert_eq!(behind_each_other(&steady), 10);
+        // Three times the mean counts, an eighth of that more.
+        let tail = [steady.clone(), vec![1000]].concat();
+        assert_eq!(behind_each_other(&tail), 12);
+        let slow = [steady, vec![80; 40]].concat();
+        assert_eq!(behind_each_other(&slow), 79);
+        // Among the first ones all count as they are.
+        assert_eq!(behind_each_other(&[10, 70]), 40);
     }
 
     #[test]
