@@ -17,6 +17,8 @@ const SMOOTHING: u128 = 8;
 /// tail, a single job says little about its target. One that has become slow is found all the same, some jobs later.
 const CLIPPED_FROM: u64 = 16;
 const CLIPPED_AT: u128 = 3;
+/// Mean below which no sample is far above: what takes no time at first may take some later.
+const CLIPPED_ABOVE_NS: u128 = 1_000_000;
 /// Bytes of a MiB.
 const MIB: u128 = 1 << 20;
 
@@ -75,7 +77,7 @@ impl Pace {
         let mut ns = time.as_nanos();
         if self.samples >= CLIPPED_FROM {
             let expected = u128::from(self.ns_per_mib()) * u128::from(bytes) / MIB;
-            ns = ns.min(CLIPPED_AT * expected.max(1));
+            ns = ns.min(CLIPPED_AT * expected.max(CLIPPED_ABOVE_NS));
         }
         // The plain mean of the first ones, or the very first would count for most of them.
         let of = u128::from(self.samples + 1).min(SMOOTHING);
