@@ -196,6 +196,8 @@ impl Shape {
             config.membership.session_ms = SESSION_MS;
         }
         let scheduler = &mut config.icn.scheduler;
+        // Each EPN has TFs when a fault hits it, whatever was measured of it.
+        scheduler.policy = "round-robin".to_owned();
         scheduler.mode = Mode::Paced;
         scheduler.paced_rate_hz = self.rate_hz;
         scheduler.stf_bytes_max = self.stf_bytes;

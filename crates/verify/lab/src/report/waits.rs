@@ -172,7 +172,7 @@ const ANSWER_HEAD: [&str; 9] = [
     "shortest wait",
     "p99, ms",
     "as good",
-    "round-robin ÷ it",
+    "default ÷ it",
     "shortest turnaround",
     "p99, ms",
     "as good",
