@@ -146,17 +146,23 @@ fn what_an_epn_finishes_is_measured_for_the_policies_that_learn() {
     let mut bench = farm_with(1, 2, |config| {
         "earliest-finish".clone_into(&mut config.policy);
     });
-    // The TF of EPN 0 arrives within 10 ms, that of EPN 1 takes 30.
-    bench.after(
-        "flp 0 has 0-1; wait 10; epn 0 built 0; epn 0 acks 0; wait 20; epn 1 built 1; epn 1 acks 1",
-    );
-    bench.after("epn 0 frees 10 0; epn 1 frees 10 0");
+    // Each TF of EPN 0 arrives within 10 ms, each of EPN 1 takes 30. Both get as many until they are measured.
+    let rounds = 16;
+    for round in 0..rounds {
+        let (first, second, freed) = (2 * round, 2 * round + 1, (round + 1) * STF_BYTES);
+        bench.after(&format!(
+            "flp 0 has {first}-{second}; wait 10; epn 0 built {first}; epn 0 acks {first}; \
+             wait 20; epn 1 built {second}; epn 1 acks {second}"
+        ));
+        bench.after(&format!("epn 0 frees {freed} 0; epn 1 frees {freed} 0"));
+    }
     let measured = |epn| measured_of(&bench, epn);
-    assert_eq!((measured(0).jobs, measured(0).bytes), (1, STF_BYTES));
+    assert_eq!(measured(0).jobs, rounds);
+    assert_eq!(measured(0).bytes, rounds * STF_BYTES);
     assert!(measured(0).transfer_ns_per_mib * 2 < measured(1).transfer_ns_per_mib);
     assert_eq!(
-        bench.after("flp 0 has 2-5"),
-        "assign 2#1>0 3#1>0 4#1>0 5#1>1"
+        bench.after("flp 0 has 32-35"),
+        "assign 32#1>0 33#1>0 34#1>0 35#1>1"
     );
 }
 
