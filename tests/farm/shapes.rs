@@ -20,7 +20,7 @@ fn two_thousand_tfs_at_full_speed_arrive_as_they_were_made() {
 
 #[test]
 fn round_robin_gives_every_epn_its_share() {
-    let summary = demo("--timeframes 500 --rate 500 --orbits-per-tf 4");
+    let summary = demo("--policy round-robin --timeframes 500 --rate 500 --orbits-per-tf 4");
     summary.assert_nothing_lost();
     for epn in 0..5 {
         assert_eq!(
