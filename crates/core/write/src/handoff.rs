@@ -88,6 +88,8 @@ pub enum HandoffAction {
         may_be_here: bool,
         /// Other writers that may have an earlier copy.
         elsewhere: Vec<u16>,
+        /// Whether an earlier copy is stored and committed.
+        is_committed: bool,
     },
     /// Send a writer copies that are not to count there.
     Void {
@@ -555,9 +557,10 @@ impl Handoff {
         {
             state.to_void.remove(&id);
         }
+        let is_committed = pending.is_committed;
         // What is committed stays until the copy is written.
-        let is_committed = protect!(CommittedCopyStays, when pending.is_committed);
-        for other in elsewhere.iter().filter(|_| !is_committed) {
+        let stays = protect!(CommittedCopyStays, when is_committed);
+        for other in elsewhere.iter().filter(|_| !stays) {
             let void = protect!(MovedCopyIsVoid, Some(()), else None);
             if void.is_some() {
                 self.void(*other, id, copy, writer);
@@ -568,6 +571,7 @@ impl Handoff {
             copy: id.copy(copy),
             may_be_here,
             elsewhere,
+            is_committed,
         });
         true
     }

@@ -69,32 +69,41 @@ pub struct Of<'a> {
 }
 
 impl RecordsFile {
+    /// Checks that this build writes the format that the name of a file says.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordsError::Format`] and [`RecordsError::NoParquet`].
+    pub fn check(path: &Path) -> Result<(), RecordsError> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("csv") => Ok(()),
+            Some("parquet") if cfg!(feature = "parquet") => Ok(()),
+            Some("parquet") => Err(RecordsError::NoParquet(path.to_owned())),
+            _ => Err(RecordsError::Format(path.to_owned())),
+        }
+    }
+
     /// Makes the file, in the format that its name says.
     ///
     /// # Errors
     ///
     /// All of [`RecordsError`].
     pub fn create(path: &Path) -> Result<Self, RecordsError> {
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        let create = || {
-            let made = File::create(path);
-            made.map_err(IoError::of(format!("make {}", path.display())))
-        };
-        let format = match extension {
-            Some("csv") => {
-                let mut file = BufWriter::new(create()?);
-                let columns: Vec<&str> = COLUMNS.into_iter().chain(TfRecord::COLUMNS).collect();
-                writeln!(file, "{}", columns.join(",")).map_err(Self::failed(path))?;
-                Format::Csv(file)
-            }
-            #[cfg(feature = "parquet")]
-            Some("parquet") => {
-                Format::Parquet(columns::Writer::new(create()?).map_err(rows(path))?)
-            }
-            #[cfg(not(feature = "parquet"))]
-            Some("parquet") => return Err(RecordsError::NoParquet(path.to_owned())),
-            _ => return Err(RecordsError::Format(path.to_owned())),
-        };
+        Self::check(path)?;
+        let made = File::create(path);
+        let made = made.map_err(IoError::of(format!("make {}", path.display())))?;
+        #[cfg(feature = "parquet")]
+        if path.extension().is_some_and(|it| it == "parquet") {
+            let writer = columns::Writer::new(made).map_err(rows(path))?;
+            return Ok(Self {
+                path: path.to_owned(),
+                format: Format::Parquet(writer),
+            });
+        }
+        let mut file = BufWriter::new(made);
+        let columns: Vec<&str> = COLUMNS.into_iter().chain(TfRecord::COLUMNS).collect();
+        writeln!(file, "{}", columns.join(",")).map_err(Self::failed(path))?;
+        let format = Format::Csv(file);
         Ok(Self {
             path: path.to_owned(),
             format,

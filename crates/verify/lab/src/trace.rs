@@ -4,6 +4,7 @@
 
 use crate::farm::Log;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use sheaf_audit::Fate;
 use sheaf_protocol::{NodeId, Role};
 use sheaf_testbed::IoError;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::ops::Range;
+use std::path::Path;
 
 /// Fate of a TF.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,21 +79,13 @@ impl Trace {
     pub(crate) fn read(logs: &[Log], ahead_ns: impl Fn(NodeId) -> u64) -> Result<Self, IoError> {
         let mut trace = Self::default();
         for log in logs {
-            let what = || IoError::of(format!("read {}", log.path.display()));
             let mut reader = LogReader {
                 node: log.node,
                 was_killed: log.fate == Fate::Killed,
                 incarnation: 0,
                 ahead_ns: ahead_ns(log.node),
             };
-            for file in sheaf_audit::files_of(&log.path).map_err(what())? {
-                let file = File::open(file).map_err(what())?;
-                for line in BufReader::new(file).split(b'\n') {
-                    if let Ok(line) = serde_json::from_slice(&line.map_err(what())?) {
-                        reader.take_in(&mut trace, line);
-                    }
-                }
-            }
+            each_line(&log.path, |line| reader.take_in(&mut trace, line))?;
         }
         Ok(trace)
     }
@@ -136,6 +130,23 @@ impl Trace {
     pub(crate) fn abandoned(&self) -> u64 {
         self.tfs.values().filter(|tf| tf.is_abandoned).count() as u64
     }
+}
+
+/// Reads the event log at `path`, all files of its series. Lines that cannot be read are left out.
+pub(crate) fn each_line<L: DeserializeOwned>(
+    path: &Path,
+    mut take: impl FnMut(L),
+) -> Result<(), IoError> {
+    let what = || IoError::of(format!("read {}", path.display()));
+    for file in sheaf_audit::files_of(path).map_err(what())? {
+        let file = File::open(file).map_err(what())?;
+        for line in BufReader::new(file).split(b'\n') {
+            if let Ok(line) = serde_json::from_slice(&line.map_err(what())?) {
+                take(line);
+            }
+        }
+    }
+    Ok(())
 }
 
 struct LogReader {

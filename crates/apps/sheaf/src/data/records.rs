@@ -1,6 +1,6 @@
 //! `sheaf data records`: a row a timeframe of a live run, with its times.
 
-use crate::fail;
+use crate::{fail, json_file};
 use anyhow::Context as _;
 use serde::Serialize;
 use sheaf_lab::records::live::{self, LiveRun};
@@ -112,11 +112,14 @@ impl Report {
 ///
 /// Logs that cannot be read, or a file that cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    // A bad name of the file is said before an hour of logs is read.
-    let file = args.out.as_deref().map(RecordsFile::create).transpose();
-    let file = file.map_err(fail::bad_use)?;
+    let json = args.json.as_deref();
+    json_file::check(json)?;
+    if let Some(path) = &args.out {
+        RecordsFile::check(path).map_err(fail::bad_use)?;
+    }
     let found = live::read(&args.dir).map_err(fail::bad_use)?;
-    if let Some(mut file) = file {
+    if let Some(path) = &args.out {
+        let mut file = RecordsFile::create(path).map_err(fail::bad_use)?;
         file.add(&Of {
             point: 0,
             label: "live",
@@ -126,19 +129,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         file.finish()?;
     }
     let report = Report::of(&found);
-    let json =
-        serde_json::to_string_pretty(&report).context("names and numbers have a JSON form")?;
-    match args.json.as_deref() {
-        Some(path) if path.as_os_str() == "-" => {
-            eprint!("{}", report.text());
-            println!("{json}");
-        }
-        Some(path) => {
-            print!("{}", report.text());
-            std::fs::write(path, json + "\n")
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        None => print!("{}", report.text()),
+    json_file::tell(json, &report.text())?;
+    if let Some(path) = json {
+        let text = serde_json::to_string_pretty(&report);
+        let text = text.context("cannot write the result as JSON")?;
+        json_file::write(path, &(text + "\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -96,6 +96,7 @@ fn words(action: HandoffAction) -> String {
             copy,
             may_be_here,
             elsewhere,
+            ..
         } => {
             let again = if may_be_here { " again" } else { "" };
             let others: Vec<String> = elsewhere.iter().map(u16::to_string).collect();

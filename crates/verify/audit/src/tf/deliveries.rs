@@ -89,13 +89,8 @@ impl<'a> Tf<'a> {
             self.check_held(delivery, auditor);
         }
         for freed in self.facts.freed {
-            let is_it = |delivery: &&Delivery| delivery.life == freed.life && delivery.is_held;
-            if !self
-                .facts
-                .deliveries
-                .iter()
-                .any(|delivery| is_it(&delivery))
-            {
+            let is_it = |delivery: &Delivery| delivery.life == freed.life && delivery.is_held;
+            if !self.facts.deliveries.iter().any(is_it) {
                 let by = self.life_name(freed.life);
                 let text = format!("TF {tf} was freed at {by}, and no consumer there had it");
                 self.contradict(Kind::BadFreed, text, auditor);

@@ -7,6 +7,7 @@
 //! the delivery. All times are of one clock (CLOCK_MONOTONIC), so the nodes have to be of one machine.
 
 use crate::experiment::result::Times;
+use crate::trace::each_line;
 use serde::Deserialize;
 use sheaf_protocol::DropReason;
 use sheaf_sim::des::{Fate, TfRecord};
@@ -14,8 +15,6 @@ use sheaf_sim::summary::Latency;
 use sheaf_testbed::IoError;
 use sheaf_verdict_log::event::Event;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -43,6 +42,8 @@ pub struct LiveRun {
     pub run: String,
     /// Records in the order of the TFs, times in ns from the first STF that was made.
     pub records: Vec<TfRecord>,
+    /// Time of the last line of all logs, in ns.
+    pub end_ns: u64,
 }
 
 /// Index and incarnation of an EPN.
@@ -76,6 +77,8 @@ struct Reader {
     runs: BTreeSet<String>,
     tfs: BTreeMap<u64, Tf>,
     ended: BTreeSet<EpnLife>,
+    is_over: bool,
+    last_ns: u64,
     /// The EPN of the log that is read.
     epn: Option<EpnLife>,
 }
@@ -86,23 +89,15 @@ struct Reader {
 ///
 /// All of [`LiveError`].
 pub fn read(dir: &Path) -> Result<LiveRun, LiveError> {
-    let at = |path: &Path| IoError::of(format!("read {}", path.display()));
-    let logs = sheaf_audit::logs_in(dir).map_err(at(dir))?;
+    let at = IoError::of(format!("read {}", dir.display()));
+    let logs = sheaf_audit::logs_in(dir).map_err(at)?;
     if logs.is_empty() {
         return Err(LiveError::NoLog(dir.to_owned()));
     }
     let mut reader = Reader::default();
     for log in &logs {
         reader.epn = None;
-        for path in sheaf_audit::files_of(log).map_err(at(log))? {
-            let file = File::open(&path).map_err(at(&path))?;
-            for line in BufReader::new(file).split(b'\n') {
-                let line = line.map_err(at(&path))?;
-                if let Ok(line) = serde_json::from_slice(&line) {
-                    reader.take(line);
-                }
-            }
-        }
+        each_line(log, |line| reader.take(line))?;
     }
     reader.finish()
 }
@@ -123,12 +118,14 @@ impl Reader {
     }
 
     fn take(&mut self, Line { at_ns, event }: Line) {
+        self.last_ns = self.last_ns.max(at_ns);
         match event {
             Event::Begin { node, incarnation } => {
                 let index = node.strip_prefix("epn:").and_then(|it| it.parse().ok());
                 self.epn = index.map(|index| (index, incarnation));
             }
             Event::End => self.ended.extend(self.epn),
+            Event::Over => self.is_over = true,
             Event::Run { run } => {
                 self.runs.insert(run);
             }
@@ -211,18 +208,26 @@ impl Reader {
 
     fn finish(self) -> Result<LiveRun, LiveError> {
         let Self {
-            runs, tfs, ended, ..
+            runs,
+            tfs,
+            ended,
+            is_over,
+            last_ns,
+            ..
         } = self;
         if runs.len() > 1 {
             return Err(LiveError::Runs(runs.into_iter().collect()));
         }
         let begins = tfs.values().filter_map(|tf| tf.record.announced_ns);
         let origin = begins.min().unwrap_or(0);
+        // In a run that goes on a consumer may finish yet.
+        let has_died = |epn: &EpnLife| is_over && !ended.contains(epn);
         let records = tfs
             .into_iter()
-            .map(|(number, tf)| tf.record(number, origin, &ended))
+            .map(|(number, tf)| tf.record(number, origin, has_died))
             .collect();
         Ok(LiveRun {
+            end_ns: last_ns.saturating_sub(origin),
             run: runs.into_iter().next().unwrap_or_default(),
             records,
         })
@@ -230,7 +235,7 @@ impl Reader {
 }
 
 impl Tf {
-    fn record(self, number: u64, origin: u64, ended: &BTreeSet<EpnLife>) -> TfRecord {
+    fn record(self, number: u64, origin: u64, has_died: impl Fn(&EpnLife) -> bool) -> TfRecord {
         let mut record = TfRecord {
             tf: number,
             ..self.record
@@ -241,19 +246,15 @@ impl Tf {
         }
         let held = self.deliveries.values().filter(|it| it.is_held);
         record.processing_ns = held.map(|it| it.at_ns).min();
-        let done = |it: &Delivery| {
-            if it.is_held {
-                it.freed_ns
-            } else {
-                Some(it.at_ns)
-            }
+        let done = |it: &Delivery| match it.is_held {
+            true => it.freed_ns,
+            false => Some(it.at_ns),
         };
         record.done_ns = self.deliveries.values().filter_map(done).min();
         if is_delivered && record.done_ns.is_none() {
-            let is_alive = |epn: &EpnLife| ended.contains(epn);
-            record.fate = match self.deliveries.keys().any(is_alive) {
-                true => Fate::Unprocessed,
-                false => Fate::DiedUnprocessed,
+            record.fate = match self.deliveries.keys().all(has_died) {
+                true => Fate::DiedUnprocessed,
+                false => Fate::Unprocessed,
             };
         }
         for time in [
@@ -284,14 +285,14 @@ impl LiveRun {
     /// when consumers began.
     #[must_use]
     pub fn wait_us(&self) -> Option<(u64, Latency)> {
-        // No TF waits for ever here: the end of the run is not known.
-        self.distribution(|record| record.wait_ns(0).filter(|_| record.processing_ns.is_some()))
+        self.distribution(|record| record.wait_ns(self.end_ns))
     }
 
-    /// Returns the distribution in µs of the times from announce to the end of processing, of the TFs that are done.
+    /// Returns the distribution in µs of the times from announce to the end of processing; of TFs whose consumers have
+    /// not finished, the time until the end of the logs.
     #[must_use]
     pub fn turnaround_us(&self) -> Option<(u64, Latency)> {
-        self.distribution(|record| record.turnaround_ns(0).filter(|_| record.done_ns.is_some()))
+        self.distribution(|record| record.turnaround_ns(self.end_ns))
     }
 
     fn distribution(&self, time: impl Fn(&TfRecord) -> Option<u64>) -> Option<(u64, Latency)> {
@@ -335,6 +336,7 @@ mod tests {
             r#"{"event":"verdict","tf":0,"verdict":"complete","epn":1,"incarnation":7,"missing":[],"reason":null,"at_ns":1500}"#,
             r#"{"event":"verdict","tf":1,"verdict":"complete","epn":1,"incarnation":7,"missing":[],"reason":null,"at_ns":2500}"#,
             r#"{"event":"verdict","tf":2,"verdict":"dropped","epn":null,"incarnation":null,"missing":[],"reason":"no-epn","at_ns":3500}"#,
+            r#"{"event":"over","at_ns":8000}"#,
         ],
     );
 
@@ -379,6 +381,16 @@ mod tests {
     fn a_tf_with_the_consumer_of_an_epn_that_ended_in_order_is_unprocessed() {
         let lines = epn(&[TAKEN_0, r#"{"event":"end","at_ns":9000}"#]);
         let run = run(&[FLP, ICN, ("epn-1.events", &lines)]).expect("one run");
+        assert_eq!(run.records[0].fate, Fate::Unprocessed);
+        // Until the last line of all logs, at least.
+        let (count, turnaround) = run.turnaround_us().expect("one is not done");
+        assert_eq!((count, turnaround.max), (1, 8.0));
+    }
+
+    #[test]
+    fn in_a_run_that_goes_on_no_tf_has_died() {
+        let lines = epn(&[TAKEN_0]);
+        let run = run(&[FLP, ("epn-1.events", &lines)]).expect("one run");
         assert_eq!(run.records[0].fate, Fate::Unprocessed);
     }
 

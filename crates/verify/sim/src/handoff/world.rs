@@ -540,13 +540,14 @@ impl<'a> World<'a> {
                 copy,
                 may_be_here,
                 elsewhere,
+                is_committed,
             } => {
                 self.moved += u64::from(!elsewhere.is_empty());
                 let record = Record {
                     copy,
                     is_redelivered: false,
                     is_held: epn.held.contains(&HandoffId::of(&copy)),
-                    is_committed: self.committed.contains(&HandoffId::of(&copy)),
+                    is_committed,
                     may_be_here,
                     parts: 0,
                     bytes: TF_BYTES,

@@ -106,8 +106,6 @@ pub(super) struct Links<T> {
     former: BTreeMap<(RunId, TfId), Vec<Stored>>,
     /// TFs that are sent before they are committed.
     held: BTreeSet<HandoffId>,
-    /// TFs that are sent again after their commit.
-    committed: BTreeSet<HandoffId>,
     /// TFs that are to be published, until their writers have answered.
     publishing: BTreeMap<HandoffId, Publishing>,
     events: VecDeque<LinksEvent>,
@@ -160,7 +158,6 @@ impl<T: Transport> Links<T> {
             stored: BTreeMap::new(),
             former: BTreeMap::new(),
             held: BTreeSet::new(),
-            committed: BTreeSet::new(),
             publishing: BTreeMap::new(),
             events: VecDeque::new(),
             alone_since: None,
@@ -370,7 +367,6 @@ impl<T: Transport> Links<T> {
             return;
         };
         let streams: Vec<StreamEvent> = written.streams.into_iter().map(fate_of).collect();
-        self.committed.remove(&id);
         if !self.held.remove(&id) {
             self.events
                 .push_back(LinksEvent::Done(Done { tf, streams }));
@@ -433,7 +429,8 @@ impl<T: Transport> Links<T> {
                 copy,
                 may_be_here,
                 elsewhere,
-            } => self.send_tf(writer, copy, may_be_here, elsewhere),
+                is_committed,
+            } => self.send_tf(writer, copy, may_be_here, elsewhere, is_committed),
             HandoffAction::Void { writer, copies } => {
                 for some in copies.chunks(Control::ENTRIES_MAX) {
                     self.send(writer, &Control::Void(some.to_vec()));
@@ -454,7 +451,14 @@ impl<T: Transport> Links<T> {
         }
     }
 
-    fn send_tf(&mut self, writer: u16, copy: TfCopy, may_be_here: bool, elsewhere: Vec<u16>) {
+    fn send_tf(
+        &mut self,
+        writer: u16,
+        copy: TfCopy,
+        may_be_here: bool,
+        elsewhere: Vec<u16>,
+        is_committed: bool,
+    ) {
         let id = HandoffId::of(&copy);
         let Some(tf) = self.tfs.get(&id) else {
             return;
@@ -463,7 +467,7 @@ impl<T: Transport> Links<T> {
             copy,
             is_redelivered: tf.is_redelivered,
             is_held: self.held.contains(&id),
-            is_committed: self.committed.contains(&id),
+            is_committed,
             may_be_here,
             parts: u32::try_from(tf.parts.len()).unwrap_or(u32::MAX),
             bytes: tf.bytes(),

@@ -199,7 +199,6 @@ impl<T: Transport> Links<T> {
             {
                 self.handoff
                     .offer_moved(id, done.tf.bytes(), copy.copy, tried);
-                self.committed.insert(id);
                 self.tfs.insert(id, done.tf);
             }
         }
