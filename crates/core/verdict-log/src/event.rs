@@ -144,6 +144,8 @@ events! {
         parts: Vec<PartEvent>;
         /// FLPs without an STF in it.
         missing: Vec<u16>;
+        /// Fate in each stream, of a TF at a writer node.
+        streams: Vec<StreamEvent>, unless "Vec::is_empty";
     }
     /// The consumer found a fault in a TF that was delivered to it.
     Fault = "fault" of "EPN" {

@@ -73,6 +73,7 @@ mod tests {
                 parts: Vec::new(),
                 missing: Vec::new(),
                 published,
+                streams: Vec::new(),
             };
             let mut copies = Copies::default();
             let held = CopyRow {

@@ -52,6 +52,8 @@ pub struct HeldRow {
     pub missing: Vec<FlpId>,
     /// Number in the order in which TFs were published; `None` while the TF waits for its commit.
     pub published: Option<u64>,
+    /// Fate in each stream, from when it is written.
+    pub streams: Vec<StreamFate>,
 }
 
 /// Facts about a TF that have to outlive a writer.
@@ -215,6 +217,7 @@ impl<C: Copy + Ord> Receipts<C> {
             parts: parts(),
             missing: record.missing.clone(),
             published: None,
+            streams: Vec::new(),
         };
         if let Some(writing) = self.writing.get_mut(&id) {
             if writing.voids.iter().any(|(_, below)| *below > number) {
@@ -238,7 +241,11 @@ impl<C: Copy + Ord> Receipts<C> {
             };
         }
         if let Some(fates) = self.written.get(&id).cloned() {
-            self.note(id, record, CopyState::Written, held);
+            let streams = fates.clone();
+            self.note(id, record, CopyState::Written, || HeldRow {
+                streams,
+                ..held()
+            });
             let copy = record.copy;
             let streams = fates;
             let tf = WrittenTf { copy, streams };
@@ -321,6 +328,9 @@ impl<C: Copy + Ord> Receipts<C> {
         }
         if let Some(row) = self.rows.get_mut(&id) {
             row.state = CopyState::Written;
+            if let Some(held) = &mut row.held {
+                held.streams.clone_from(&fates);
+            }
             self.keep(id);
         }
         let tf = WrittenTf {
@@ -514,6 +524,7 @@ fn held_before(id: HandoffId, row: &CopyRow, epn: Target) -> Option<HeldTf> {
         parts: held.parts.clone(),
         missing: held.missing.clone(),
         is_published: held.published.is_some(),
+        streams: held.streams.clone(),
     })
 }
 

@@ -5,7 +5,7 @@ use crate::catalogue::{Catalogue, CatalogueError};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::{Deserialize, Serialize};
-use sheaf_protocol::control::HeldPart;
+use sheaf_protocol::control::{HeldPart, StreamFate};
 use sheaf_protocol::{Attempt, EpnId, FlpId, Incarnation, RunId, Source, Target, TfId};
 use sheaf_write::{Copies, CopyRow, CopyState, HandoffId, HeldRow};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +39,9 @@ struct Held {
     /// Number among the published ones of its EPN.
     #[serde(default)]
     published: Option<u64>,
+    /// Name, and why it was shed or refused, of each stream.
+    #[serde(default)]
+    streams: Vec<(String, String, String)>,
 }
 
 impl Held {
@@ -47,12 +50,21 @@ impl Held {
             let source = part.source;
             (source.flp.0, source.incarnation.0, part.bytes, part.digest)
         };
+        let fate = |fate: &StreamFate| {
+            let StreamFate {
+                stream,
+                shed,
+                refused,
+            } = fate.clone();
+            (stream, shed, refused)
+        };
         Self {
             epn: row.epn.epn.0,
             incarnation: row.epn.incarnation.0,
             parts: row.parts.iter().map(part).collect(),
             missing: row.missing.iter().map(|flp| flp.0).collect(),
             published: row.published,
+            streams: row.streams.iter().map(fate).collect(),
         }
     }
 
@@ -65,6 +77,11 @@ impl Held {
             bytes,
             digest,
         };
+        let fate = |(stream, shed, refused)| StreamFate {
+            stream,
+            shed,
+            refused,
+        };
         HeldRow {
             epn: Target {
                 epn: EpnId(self.epn),
@@ -73,6 +90,7 @@ impl Held {
             parts: self.parts.into_iter().map(part).collect(),
             missing: self.missing.into_iter().map(FlpId).collect(),
             published: self.published,
+            streams: self.streams.into_iter().map(fate).collect(),
         }
     }
 }
@@ -260,6 +278,11 @@ mod tests {
             }],
             missing: vec![FlpId(1)],
             published: Some(8),
+            streams: vec![StreamFate {
+                stream: "main".to_owned(),
+                shed: "queue".to_owned(),
+                refused: String::new(),
+            }],
         };
         let moved = CopyRow {
             copy: 2,

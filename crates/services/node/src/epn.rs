@@ -589,6 +589,7 @@ impl<T: Transport> EpnNode<T> {
                     attempt: found.attempt.0,
                     parts: found.parts,
                     missing: found.missing,
+                    streams: found.streams,
                 });
             }
             None => warn!(

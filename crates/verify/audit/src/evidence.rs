@@ -14,7 +14,7 @@ use super::tables::{
     Skipped, Tables, Verdict,
 };
 use sheaf_protocol::{NodeId, RangeSet, Role, TfId};
-use sheaf_verdict_log::event::{Event, FileEvent, PartEvent};
+use sheaf_verdict_log::event::{Event, FileEvent, PartEvent, StreamEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};
 
@@ -356,10 +356,7 @@ impl Evidence {
                 if let (Some(file), Ok(number)) = (file, u32::try_from(number)) {
                     self.files.insert(number, file);
                 }
-                if let (false, Ok(number)) = (streams.is_empty(), u32::try_from(number)) {
-                    let fates = self.tables.stream_fates.place(streams);
-                    self.streams.insert(number, fates);
-                }
+                self.add_fates(streams);
                 let missing = self.flp_list(missing);
                 let delivery = Delivery {
                     tf,
@@ -377,8 +374,10 @@ impl Evidence {
                 incarnation,
                 parts,
                 missing,
+                streams,
                 ..
             } => {
+                self.add_fates(streams);
                 // The delivery is that of the former life, which may have been killed before it wrote the line.
                 let node = self.life(life).node;
                 let former = self.life_of(node.role, (node.index, incarnation));
@@ -397,6 +396,15 @@ impl Evidence {
             Event::Freed { tf } => self.tables.freed.push(Returned { tf, life }),
             Event::Fault { .. } => self.consumer_faults += 1,
             _ => {}
+        }
+    }
+
+    /// Adds the fates in streams of the delivery that comes next.
+    fn add_fates(&mut self, streams: Vec<StreamEvent>) {
+        let number = u32::try_from(self.tables.deliveries.len());
+        if let (false, Ok(number)) = (streams.is_empty(), number) {
+            let fates = self.tables.stream_fates.place(streams);
+            self.streams.insert(number, fates);
         }
     }
 

@@ -7,7 +7,7 @@ use super::auditor::Auditor;
 use super::evidence::{Evidence, life_name, name};
 use super::finding::{Contradiction, Kind};
 use super::stock::{Stock, Stored};
-use super::tables::{Delivery, Named};
+use super::tables::{Delivery, Named, as_they_happened};
 use sheaf_protocol::Role;
 use sheaf_verdict_log::event::{FileEvent, PartEvent, StreamEvent};
 use std::collections::BTreeMap;
@@ -53,7 +53,8 @@ impl Auditor<'_> {
     pub(super) fn check_streams(&mut self) {
         let evidence = self.evidence;
         let tables = &evidence.tables;
-        for delivery in &tables.deliveries {
+        let by_tf = tables.deliveries.chunk_by(|one, next| one.tf == next.tf);
+        for delivery in by_tf.flat_map(as_they_happened) {
             let Some(fates) = evidence.streams.get(&delivery.number) else {
                 continue;
             };

@@ -65,6 +65,18 @@ pub(super) struct Delivery {
     pub(super) is_held: bool,
 }
 
+/// Returns the deliveries of one TF without those that a later life of an EPN only repeats.
+pub(super) fn as_they_happened(deliveries: &[Delivery]) -> Vec<&Delivery> {
+    let own = deliveries.iter().filter(|row| !row.is_hearsay);
+    let mut found: Vec<&Delivery> = own.collect();
+    for delivery in deliveries.iter().filter(|row| row.is_hearsay) {
+        if !found.iter().any(|known| known.life == delivery.life) {
+            found.push(delivery);
+        }
+    }
+    found
+}
+
 /// Row of an STF in a delivered TF.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {

@@ -6,7 +6,7 @@ use super::auditor::Auditor;
 use super::chain::Chain;
 use super::evidence::{Evidence, Fate, life_name, name};
 use super::finding::Kind;
-use super::tables::{Decided, Delivery, Facts, LifeIndex, Named, Part, Verdict};
+use super::tables::{Decided, Delivery, Facts, LifeIndex, Named, Part, Verdict, as_they_happened};
 use sheaf_protocol::{DropReason, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -488,16 +488,7 @@ impl<'a> Tf<'a> {
     /// Returns the deliveries as they happened: the report of a later life of an EPN about a former one is no other
     /// delivery.
     fn deliveries(&self) -> Vec<&'a Delivery> {
-        let mut found: Vec<&Delivery> = Vec::new();
-        for delivery in self.facts.deliveries.iter().filter(|row| !row.is_hearsay) {
-            found.push(delivery);
-        }
-        for delivery in self.facts.deliveries.iter().filter(|row| row.is_hearsay) {
-            if !found.iter().any(|known| known.life == delivery.life) {
-                found.push(delivery);
-            }
-        }
-        found
+        as_they_happened(self.facts.deliveries)
     }
 
     fn check_part(

@@ -123,6 +123,8 @@ pub struct HeldTf {
     pub missing: Vec<FlpId>,
     /// Whether the writer has published it: it counts, and is not to be revoked.
     pub is_published: bool,
+    /// Fate in each stream that was to have something of it.
+    pub streams: Vec<StreamFate>,
 }
 
 /// One STF of a stored TF.

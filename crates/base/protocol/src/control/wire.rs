@@ -227,6 +227,7 @@ wire_struct! {
         parts: Vec<HeldPart> = "held STFs",
         missing: Vec<FlpId> = "missing FLPs",
         is_published: bool = "published",
+        streams: Vec<StreamFate> = "fates in streams",
     }
     HeldPart { source: Source, bytes: u64 = "STF bytes", digest: u32 = "digest" }
 }

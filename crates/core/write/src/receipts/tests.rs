@@ -257,6 +257,23 @@ fn rows_of_the_last_published_tfs_of_each_epn_stay() {
 }
 
 #[test]
+fn a_held_tf_has_its_fates_in_streams_from_when_it_is_written() {
+    let fates = vec![StreamFate {
+        stream: "main".to_owned(),
+        ..StreamFate::default()
+    }];
+    let mut receipts = Receipts::empty();
+    receipts.take(1, &held(0));
+    receipts.handle_written(id(7), fates.clone());
+    assert_eq!(receipts.held_before(epn(0, 2))[0].streams, fates);
+    // Void, and stored again before its commit: it is written already.
+    receipts.void(2, 1);
+    assert_eq!(receipts.take(1, &held(1)), Received::Known);
+    let found = &receipts.held_before(epn(0, 2))[0];
+    assert_eq!((&found.streams, found.is_published), (&fates, false));
+}
+
+#[test]
 fn a_committed_tf_from_another_writer_is_there_for_the_next_life() {
     let mut receipts = Receipts::empty();
     let committed = Record {

@@ -8,7 +8,7 @@
 use super::disk::{Disk, RealDisk};
 use super::vectored::write_all_vectored;
 use super::{DeliverError, Delivery, SinkError, recomputed};
-use crate::event::PartEvent;
+use crate::event::{PartEvent, StreamEvent};
 use bytes::Bytes;
 use sheaf_formats::tf_file::{read_tf_file, tf_file_head};
 use sheaf_protocol::control::Recover;
@@ -33,6 +33,8 @@ pub struct Recovered {
     pub parts: Vec<PartEvent>,
     /// FLPs of the roster without an STF in it.
     pub missing: Vec<u16>,
+    /// Streams that were to have something of it, if the sink has streams.
+    pub streams: Vec<StreamEvent>,
 }
 
 /// Stores, publishes and clears up the TFs of one life of an EPN.
@@ -343,6 +345,7 @@ impl TfStore {
             bytes: tf.bytes(),
             parts: delivery.parts,
             missing: tf.missing.iter().map(|flp| flp.0).collect(),
+            streams: Vec::new(),
         }))
     }
 
@@ -364,6 +367,7 @@ impl TfStore {
                 bytes: file.bytes(),
                 parts: file.parts.iter().map(part_event).collect(),
                 missing: file.missing.iter().map(|flp| flp.0).collect(),
+                streams: Vec::new(),
             })),
             Err(error) => {
                 warn!(path = %path.display(), %error, "A stored TF is damaged");

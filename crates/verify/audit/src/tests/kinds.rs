@@ -4,7 +4,7 @@ use super::super::*;
 use super::run::*;
 use super::{begin, delivered, made, node, verdict};
 use sheaf_protocol::{Attempt, Record, Role, TfId, Verdict};
-use sheaf_verdict_log::event::Event;
+use sheaf_verdict_log::event::{Event, StreamEvent};
 use std::collections::BTreeSet;
 
 type Spoil = fn(&mut Run);
@@ -141,6 +141,11 @@ const SPOILS: &[(Spoil, Kind, &str)] = &[
         |run| run.log(FLP1).insert(3, sent(0, 1, 1, 1)),
         Kind::MixedTarget,
         "TF 0: assignment 1 of term 1 was sent to epn:0 (incarnation 200) and epn:1 (incarnation 201)",
+    ),
+    (
+        |run| run.log(EPN0).insert(2, Event::Freed { tf: 0 }),
+        Kind::BadFreed,
+        "TF 0 was freed at epn:0 (incarnation 200), and no consumer there had it",
     ),
     (
         |run| run.log(EPN0).insert(2, delivered(1, &[0, 1], &[])),
@@ -535,6 +540,11 @@ fn what_a_later_life_found_published_is_the_same_delivery() {
             attempt: 1,
             parts,
             missing,
+            streams: vec![StreamEvent {
+                stream: "main".to_owned(),
+                shed: None,
+                refused: None,
+            }],
         }
     };
     // TF 5 was not abandoned: the next life of its EPN finds it on the disk, and TF 1 as well.
@@ -555,6 +565,8 @@ fn what_a_later_life_found_published_is_the_same_delivery() {
     let found = run.audit(false);
     assert!(found.is_balanced(), "{:#?}", found.contradictions);
     assert_eq!((found.delivered, found.abandoned), (6, 0));
+    // TF 5 once, TF 1 as its own life said.
+    assert_eq!(found.streams["main"].written, 1, "{:#?}", found.streams);
     run.log(EPN1).push(delivered(5, &[0, 1], &[]));
     let kinds: Vec<Kind> = run
         .audit(false)

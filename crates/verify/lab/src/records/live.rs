@@ -335,7 +335,7 @@ mod tests {
             r#"{"event":"begin","node":"icn:0","incarnation":1,"at_ns":800}"#,
             r#"{"event":"verdict","tf":0,"verdict":"complete","epn":1,"incarnation":7,"missing":[],"reason":null,"at_ns":1500}"#,
             r#"{"event":"verdict","tf":1,"verdict":"complete","epn":1,"incarnation":7,"missing":[],"reason":null,"at_ns":2500}"#,
-            r#"{"event":"verdict","tf":2,"verdict":"dropped","epn":null,"incarnation":null,"missing":[],"reason":"no-epn","at_ns":3500}"#,
+            r#"{"event":"verdict","tf":2,"verdict":"dropped","epn":null,"incarnation":null,"missing":[],"reason":"shed-overload","at_ns":3500}"#,
             r#"{"event":"over","at_ns":8000}"#,
         ],
     );
@@ -370,7 +370,7 @@ mod tests {
         // Its EPN has no line `end`: it died with the TF.
         assert_eq!((second.done_ns, second.fate), (None, Fate::DiedUnprocessed));
         assert_eq!(second.processing_ns, Some(3700));
-        assert_eq!(third.fate.name(), "no-epn");
+        assert_eq!(third.fate.name(), "shed-overload");
         let (count, wait) = run.wait_us().expect("a consumer");
         assert_eq!((count, wait.max), (2, 2.7));
         let (count, turnaround) = run.turnaround_us().expect("one is done");

@@ -1,5 +1,5 @@
 use super::super::tests::{Wakes, memory, opening, tf, wakes};
-use super::super::{SinkConfig, SinkHandle, open, recomputed};
+use super::super::{Delivery, SinkConfig, SinkHandle, open, recomputed};
 use super::*;
 use crate::consume::{Consumer as Borrower, Next, faults};
 use crate::sink::StreamsSink;
@@ -115,7 +115,10 @@ fn a_tf_is_delivered_when_it_is_taken_and_freed_when_it_is_dropped() {
         offered.parts[0].payload.as_ptr()
     );
     assert!(faults(&taken).is_empty());
-    let delivery = recomputed(&offered);
+    let delivery = Delivery {
+        is_held: true,
+        ..recomputed(&offered)
+    };
     assert_eq!(
         test.wakes.next(&mut test.sink),
         SinkEvent::delivered(&offered, delivery)

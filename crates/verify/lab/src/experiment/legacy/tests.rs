@@ -7,7 +7,7 @@ use std::net::TcpListener;
 fn trial(extra: &str) -> Trial {
     let text = format!(
         "name = 'x'\nquestion = '?'\n[base]\ntopology = 'pi-cluster'\nmode = 'legacy'\nflps = 2\nepns = 3\n\
-         rate_hz = 200.0\nbytes = 1000\nduration_s = 0.5\n{extra}"
+         rate_hz = 200.0\nbytes = 1000\nduration_s = 0.5\npolicy = 'round-robin'\n{extra}"
     );
     Experiment::parse(&text, "x")
         .unwrap()

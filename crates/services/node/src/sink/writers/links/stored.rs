@@ -1,6 +1,6 @@
 //! TFs that are stored at writers before they are committed: published then, or revoked.
 
-use super::{Done, Links, LinksEvent};
+use super::{Done, Links, LinksEvent, fate_of};
 use crate::event::StreamEvent;
 use crate::sink::Recovered;
 use bytes::Bytes;
@@ -124,6 +124,7 @@ impl<T: Transport> Links<T> {
                     bytes: held.parts.iter().map(|part| part.bytes).sum(),
                     parts: held.parts.iter().map(part_of).collect(),
                     missing: item.missing.iter().map(|flp| flp.0).collect(),
+                    streams: held.streams.iter().cloned().map(fate_of).collect(),
                 });
                 at = Some((stored.writer, stored.copy));
             } else {
@@ -209,10 +210,16 @@ impl<T: Transport> Links<T> {
     pub(super) fn follow(&mut self, holder: u16, moves: &[Move]) {
         for Move { copy, .. } in moves {
             let publishing = self.publishing.get_mut(&HandoffId::of(copy));
-            let is_earlier = |it: &Publishing| {
-                matches!(it.what, Published::Former(..)) && it.copy.copy < copy.copy
+            let Some(publishing) = publishing.filter(|it| it.copy.copy < copy.copy) else {
+                continue;
             };
-            if let Some(publishing) = publishing.filter(|it| is_earlier(it)) {
+            if let Published::Former(_, found) = &mut publishing.what {
+                // It has said so before, and with what fate.
+                let known = self.former.get(&(copy.run, copy.tf)).into_iter().flatten();
+                let mut there = known.filter(|stored| stored.writer == holder);
+                if let Some(held) = there.next().and_then(|stored| stored.of.as_ref()) {
+                    found.streams = held.streams.iter().cloned().map(fate_of).collect();
+                }
                 publishing.writer = holder;
                 publishing.copy = *copy;
                 publishing.is_sent = false;
