@@ -422,7 +422,7 @@ fn position(ops: &mut Ops<'_>) -> Position {
 }
 
 fn from_flp(ops: &mut Ops<'_>) -> Control {
-    match ops.below(9) {
+    match ops.below(10) {
         0..=2 => Control::Announce(ops.list(5, |ops| Announced {
             tf: tf(ops),
             bytes: ops.number(),
@@ -440,6 +440,7 @@ fn from_flp(ops: &mut Ops<'_>) -> Control {
             ..FlpPulse::default()
         }),
         7 => Control::Position(position(ops)),
+        8 => Control::Released(ops.list(4, tf)),
         _ => {
             let incarnation = Incarnation(ops.number());
             Control::Unreachable {

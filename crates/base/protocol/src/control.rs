@@ -65,6 +65,8 @@ pub enum Control {
     FlpPulse(FlpPulse),
     /// Where the source stands against the run.
     Position(Position),
+    /// Answers [`Assign`](Self::Assign): an ICN has released these TFs, and the FLP has no STF of them any more.
+    Released(Vec<TfId>),
     /// The FLP cannot reach this EPN's data address.
     Unreachable {
         /// The EPN that cannot be reached.

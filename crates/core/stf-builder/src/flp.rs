@@ -483,11 +483,11 @@ impl Flp {
     }
 
     fn handle_assign(&mut self, assigns: &[Assign]) {
+        let mut released = Vec::new();
         for assign in assigns {
             if self.released.contains(assign.tf) {
-                continue;
-            }
-            if self.hold.get_mut(assign.tf).is_some() {
+                released.push(assign.tf);
+            } else if self.hold.get_mut(assign.tf).is_some() {
                 self.assign(assign.tf, assign.attempt, assign.target);
             } else if assign.tf >= self.next && self.assigned_ahead.len() < ASSIGNED_AHEAD_MAX {
                 let entry = self.assigned_ahead.entry(assign.tf);
@@ -496,6 +496,10 @@ impl Flp {
                     *ahead = (assign.attempt, assign.target);
                 }
             }
+        }
+        if !released.is_empty() {
+            let released = Control::Released(released);
+            self.actions.push_back(Action::Send(released));
         }
     }
 

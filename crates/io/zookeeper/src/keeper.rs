@@ -215,8 +215,10 @@ pub enum KeeperEvent {
 
 /// Session with a ZooKeeper that is kept up automatically, for ever.
 ///
-/// Requests are carried out in the order in which they are made. A request made while there is no session waits for
-/// one, or is [`Lost`](KeeperError::Lost). Nothing here blocks.
+/// Requests are carried out in the order in which they are made, in the session of the last
+/// [`Connected`](KeeperEvent::Connected) that the caller has polled. A request made while there is no session, or after
+/// it was replaced by one that the caller has not polled, is not carried out: an ephemeral node that is named after a
+/// session must not be owned by the next. Nothing here blocks.
 pub trait Keeper {
     /// Submits a request.
     fn submit(&mut self, now: Timestamp, request: Request) -> Ticket;

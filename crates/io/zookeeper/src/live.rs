@@ -35,6 +35,8 @@ pub struct Live {
     commands: Sender<Command>,
     shared: Arc<Shared>,
     last: u64,
+    /// Session that the caller knows of; 0: none.
+    session: i64,
 }
 
 /// Lets a frozen [`Live`] go on when it is dropped.
@@ -57,7 +59,8 @@ struct State {
 
 #[derive(Debug)]
 enum Command {
-    Ask(Ticket, Request),
+    /// A request, and the session that it was made in.
+    Ask(Ticket, i64, Request),
     Freeze(std::sync::mpsc::Receiver<()>),
     /// The end, and whether the session is closed first.
     End {
@@ -131,6 +134,7 @@ impl Live {
             commands,
             shared,
             last: 0,
+            session: 0,
         })
     }
 
@@ -154,7 +158,7 @@ impl Keeper for Live {
         let ticket = Ticket(self.last);
         if self
             .commands
-            .try_send(Command::Ask(ticket, request))
+            .try_send(Command::Ask(ticket, self.session, request))
             .is_err()
         {
             let lost = KeeperEvent::Answer(ticket, Err(KeeperError::Lost));
@@ -164,7 +168,13 @@ impl Keeper for Live {
     }
 
     fn poll(&mut self, _now: Timestamp) -> Option<KeeperEvent> {
-        self.shared.lock().events.pop_front()
+        let event = self.shared.lock().events.pop_front();
+        match event {
+            Some(KeeperEvent::Connected { session, .. }) => self.session = session,
+            Some(KeeperEvent::Expired) => self.session = 0,
+            _ => {}
+        }
+        event
     }
 }
 
@@ -290,7 +300,7 @@ impl Session {
         match command {
             None | Some(Command::End { .. }) => return true,
             Some(Command::Freeze(until)) => freeze(&until),
-            Some(Command::Ask(ticket, _)) => {
+            Some(Command::Ask(ticket, ..)) => {
                 shared.notify(KeeperEvent::Answer(ticket, Err(KeeperError::Lost)));
             }
         }
@@ -356,7 +366,11 @@ impl Session {
                     }
                 }
                 command = commands.recv() => match command {
-                    Some(Command::Ask(ticket, request)) => {
+                    Some(Command::Ask(ticket, of, _)) if of != session => {
+                        let lost = Err(KeeperError::Lost);
+                        shared.notify(KeeperEvent::Answer(ticket, lost));
+                    }
+                    Some(Command::Ask(ticket, _, request)) => {
                         let future = Box::pin(carry_out(client.clone(), self.acls, request));
                         asked.push_back((ticket, send(future).await));
                     }

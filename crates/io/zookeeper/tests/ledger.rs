@@ -2,7 +2,7 @@
 
 use sheaf_protocol::{Checkpoint, Record, TfId, Timestamp};
 use sheaf_verdict_log::{Ledger, Notice, Position};
-use sheaf_zookeeper::keeper::{Answer, Keeper, KeeperError, KeeperEvent, Kind, Request};
+use sheaf_zookeeper::keeper::{Answer, Keeper, KeeperError, KeeperEvent, Kind, Request, Ticket};
 use sheaf_zookeeper::ledger::{ZooKeeperLedger, ZooKeeperLedgerOptions};
 use sheaf_zookeeper::server::{Ensemble, Flow, Home, Relay, ServerOptions};
 use sheaf_zookeeper::{Live, Waker, ZooKeeperOptions};
@@ -212,6 +212,19 @@ impl Farm {
         }
     }
 
+    fn await_answer(&self, live: &mut Live, wanted: Ticket) -> Result<Answer, KeeperError> {
+        let end = Instant::now() + LONG;
+        loop {
+            let seen = self.rings.seen();
+            match live.poll(self.now()) {
+                Some(KeeperEvent::Answer(found, answer)) if found == wanted => return answer,
+                Some(_) => {}
+                None => self.rings.wait(seen, Duration::from_secs(1)),
+            }
+            assert!(Instant::now() < end, "no answer to {wanted:?}");
+        }
+    }
+
     fn write(&self, path: &str, data: &[u8]) {
         let servers = SERVER.as_ref().unwrap().addresses();
         let (path, data, version) = (format!("{}/{path}", self.root), data.to_vec(), None);
@@ -306,6 +319,30 @@ fn ledger_that_waits(farm: &Farm) -> ZooKeeperLedger<Live> {
     let options = ZooKeeperOptions::new(vec!["127.0.0.1:1".to_owned()], SESSION);
     let live = Live::start(&options, farm.rings.waker()).unwrap();
     ZooKeeperLedger::new(live, ZooKeeperLedgerOptions::new(&farm.root, 99))
+}
+
+#[test]
+fn a_request_of_a_session_that_the_caller_does_not_know_is_not_carried_out() {
+    let Some(server) = &*SERVER else { return };
+    let farm = Farm::new();
+    let options = ZooKeeperOptions::new(server.addresses(), SESSION);
+    let mut live = Live::start(&options, farm.rings.waker()).unwrap();
+    // The session is there, and has not been polled.
+    farm.rings.wait(0, LONG);
+    let path = format!("{}-unknown", farm.root.replace("/ledger-test/", "/"));
+    let create = Request::Create {
+        path: path.clone(),
+        data: Vec::new(),
+        kind: Kind::Ephemeral,
+    };
+    let ticket = live.submit(farm.now(), create.clone());
+    assert_eq!(farm.await_answer(&mut live, ticket), Err(KeeperError::Lost));
+    let watch = false;
+    let there = farm.ask(server.addresses(), &Request::Exists { path, watch });
+    assert_eq!(there, Ok(Answer::Exists(false)));
+    // Now it is known.
+    let ticket = live.submit(farm.now(), create);
+    assert!(farm.await_answer(&mut live, ticket).is_ok());
 }
 
 #[test]

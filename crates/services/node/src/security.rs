@@ -233,6 +233,7 @@ pub(crate) fn may_send(role: Role, control: &Control) -> bool {
         | Control::Ended { .. }
         | Control::FlpPulse(_)
         | Control::Position(_)
+        | Control::Released(_)
         | Control::Unreachable { .. } => role == Role::Flp,
         Control::Built(_)
         | Control::CommitAck { .. }

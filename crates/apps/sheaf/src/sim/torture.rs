@@ -2,6 +2,7 @@
 
 use crate::{fail, json_file, progress};
 use anyhow::Context as _;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use serde_json::json;
 use sheaf_node::shutdown::Shutdown;
 use sheaf_sim::torture::{
@@ -26,9 +27,9 @@ const FAILURES_SHOWN: usize = 3;
 ///
 /// Each seed draws a farm and what happens to it: crashes, pauses, cuts, a network that loses, doubles and reorders.
 /// Then the faults end, and everything must be decided in time. A seed that breaks an invariant is printed with all
-/// that was drawn from it, and the status is 1. Ctrl-C ends it with the report so far. Two families have no farm:
-/// `monitor`, with clients, a network, and the collector of monitoring with its store on a disk that fails; and
-/// `writers`, with an engine that writes files on such a disk.
+/// that was drawn from it, and the status is 1. Ctrl-C ends it with the report so far. Three families have no farm:
+/// `monitor`, with clients, a network, and the collector of monitoring with its store on a disk that fails;
+/// `writers`, with an engine that writes files on such a disk; and `handoff`, with EPNs that hand TFs to writer nodes.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -56,9 +57,13 @@ pub(crate) struct Args {
     /// With --one: print every event.
     #[arg(long, requires = "one")]
     trace: bool,
-    /// Draw from this family: swarm, outside, grants, calm, epn-faults, bad-network, everything, paced,
-    /// reactions, runs, lives, control-cut, replays, starved, redelivery, monitor, writers.
-    #[arg(long, value_parser = kind, default_value = "swarm")]
+    /// Draw from this family.
+    #[arg(
+        long,
+        value_name = "FAMILY",
+        value_parser = PossibleValuesParser::new(SeedFamily::ALL.map(SeedFamily::name)).try_map(|name| kind(&name)),
+        default_value = "swarm"
+    )]
     kind: SeedFamily,
     /// Use this many threads; without it, one for each processor.
     #[arg(long)]

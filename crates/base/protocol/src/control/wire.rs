@@ -27,6 +27,7 @@ wire_enum! {
     14 "flp-pulse" FlpPulse(pulse: FlpPulse);
     15 "unreachable" Unreachable { target: Target };
     16 "position" Position(position: Position);
+    17 "released" Released(tfs: Vec<TfId> = "released TFs");
     20 "built" Built(tfs: Vec<Built> = "built TFs");
     21 "commit-ack" CommitAck { consumed: Consumed, tfs: Vec<TfId> = "acknowledged TFs" };
     22 "corrupt" Corrupt { tf: TfId, flp: FlpId };

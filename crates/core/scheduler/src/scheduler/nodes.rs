@@ -344,6 +344,7 @@ impl Scheduler {
                 self.handle_flp_pulse(now, source, pulse);
             }
             Control::Position(position) => self.handle_position(now, source, position),
+            Control::Released(tfs) => self.handle_released(now, source, &tfs),
             Control::Unreachable { target }
                 if !self.is_current(target) || self.ignores_deaths() => {}
             Control::Unreachable { target } => {

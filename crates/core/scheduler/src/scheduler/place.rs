@@ -5,7 +5,9 @@ use super::peer::target_id;
 use super::{Incomplete, Recipient, Scheduler};
 use sheaf_placement::{Job, LoadView, Refusal, TargetId};
 use sheaf_protocol::control::{Absent, Assign};
-use sheaf_protocol::{Control, DropReason, EpnId, FlpId, Source, Target, TfId, Timestamp, protect};
+use sheaf_protocol::{
+    Attempt, Control, DropReason, EpnId, FlpId, Source, Target, TfId, Timestamp, protect,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -425,6 +427,8 @@ impl Scheduler {
             };
             let is_early = self.is_early(tf, open);
             let goes_anywhere = open.bookings.is_empty() && self.unreachable.is_empty();
+            // One whose EPN is gone is among those that were assigned before, and has no booking.
+            let is_new = open.attempt == Attempt(0);
             let bytes = goes_anywhere.then(|| self.bytes_to_reserve(open));
             if refused[usize::from(is_early)].covers(bytes) {
                 at += 1;
@@ -432,7 +436,7 @@ impl Scheduler {
                 refused[usize::from(is_early)].add(bytes);
                 at += 1;
                 // Behind the TFs that were assigned before, no TF has a booking to fall back on.
-                if goes_anywhere && *is_full.get_or_insert_with(|| self.is_full()) {
+                if is_new && goes_anywhere && *is_full.get_or_insert_with(|| self.is_full()) {
                     break;
                 }
             } else if self.queue.get(at) == Some(&tf) {

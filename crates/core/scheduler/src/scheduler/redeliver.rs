@@ -3,14 +3,14 @@
 //! Whether the consumer of the dead EPN has the TF is unknown. Its FLPs hold the STFs until the acknowledgement, so the
 //! TF goes back to be placed, while its verdict stands. The report of another EPN amends the verdict: one record, which
 //! is durable before the marked commit leaves. Until that record the former EPN may come back in the same life, and the
-//! TF is its again. If the holds do not have the TF any more, or the run ends first, it is abandoned.
+//! TF is its again. If one of its FLPs has released it, a former leader had the acknowledgement: the TF is delivered. If the holds do not have the TF any more, or the run ends first, it is abandoned.
 //!
 //! The accounting follows the records: it changes with the amendment, and not before.
 
 use super::open_tf::{Former, OpenTf, Part, Phase};
 use super::{Action, Delivery, Scheduler, Trace};
 use crate::accounting::SourceAccounting;
-use sheaf_protocol::{DropReason, FlpId, Record, Target, TfId, Timestamp, protect};
+use sheaf_protocol::{DropReason, FlpId, Record, Source, Target, TfId, Timestamp, protect};
 
 /// Fate of one STF of a committed TF in the accounting of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,8 +149,8 @@ impl Scheduler {
         true
     }
 
-    /// Handles an acknowledgement of an EPN for a TF that is built again: it was asked for it, and its consumer has the
-    /// TF from an earlier commit. The verdict stays that of the EPN that died.
+    /// Ends a TF that is built again and that a consumer has, by the word of `by`: an EPN that was asked for it and has
+    /// delivered it at an earlier commit, or the EPN that died. The verdict stays that of the EPN that died.
     pub(super) fn finish_delivered(&mut self, tf: TfId, by: Target) {
         let Some(open) = self.tfs.get(&tf) else {
             return;
@@ -164,6 +164,19 @@ impl Scheduler {
         let target = verdict_at;
         self.actions.push_back(Action::Done { tf, target, trace });
         self.finish(tf, Some(by));
+    }
+
+    /// Handles an FLP that was asked for STFs which a former leader has released. Of the TFs whose verdict names an EPN,
+    /// that leader released those that were acknowledged, and died before this was in its log: they are delivered.
+    pub(super) fn handle_released(&mut self, now: Timestamp, source: Source, tfs: &[TfId]) {
+        for tf in tfs {
+            let open = self.tfs.get(tf);
+            let open = open.filter(|open| open.member_index(source).is_some());
+            if let Some(former) = open.and_then(|open| open.former.as_ref()) {
+                self.finish_delivered(*tf, former.target);
+            }
+        }
+        self.advance_run(now);
     }
 
     /// Abandons a TF that cannot be built again. Returns `false` for a TF that no EPN had built before: it is dropped.

@@ -257,6 +257,7 @@ impl Bench {
             "unreachable" => Control::Unreachable {
                 target: target_of(words[1]),
             },
+            "released" => Control::Released(tfs(words[1])),
             other => panic!("an FLP does not say {other}"),
         };
         scheduler.handle_flp(now, source, control);

@@ -248,6 +248,10 @@ fn control_word(control: &Control) -> String {
             let words = tfs.iter().map(TfId::to_string);
             format!("withdraw {}", words.collect::<Vec<_>>().join(" "))
         }
+        Control::Released(tfs) => {
+            let words = tfs.iter().map(TfId::to_string);
+            format!("released {}", words.collect::<Vec<_>>().join(" "))
+        }
         Control::Position(position) => format!(
             "position {} {} refused {}",
             position.first,

@@ -22,6 +22,8 @@ pub struct ModelKeeper {
     world: Arc<Mutex<World>>,
     id: usize,
     next: u64,
+    /// Session that the caller knows of; 0: none.
+    session: i64,
 }
 
 #[derive(Debug)]
@@ -62,13 +64,23 @@ struct Client {
     heard: Timestamp,
     /// When the connection that is being made is established.
     connects_at: Option<Timestamp>,
-    requests: VecDeque<(Timestamp, Ticket, Request)>,
+    requests: VecDeque<Asked>,
     /// Events on their way to the client, with the time of arrival.
     events: VecDeque<(Timestamp, KeeperEvent)>,
     data_watches: BTreeSet<String>,
     child_watches: BTreeSet<String>,
     /// Watches that fired while the client was cut off.
     missed: Vec<String>,
+}
+
+/// A request on its way.
+#[derive(Debug)]
+struct Asked {
+    at: Timestamp,
+    ticket: Ticket,
+    /// Session that it was made in.
+    session: i64,
+    request: Request,
 }
 
 impl Model {
@@ -115,6 +127,7 @@ impl Model {
             world: self.0.clone(),
             id,
             next: 0,
+            session: 0,
         }
     }
 
@@ -219,11 +232,14 @@ impl Keeper for ModelKeeper {
         self.next += 1;
         let ticket = Ticket(self.next);
         if world.clients[self.id].is_connected {
-            let last = world.clients[self.id].requests.back().map(|(at, ..)| *at);
-            let at = world.after_latency(last);
-            world.clients[self.id]
-                .requests
-                .push_back((at, ticket, request));
+            let last = world.clients[self.id].requests.back().map(|last| last.at);
+            let asked = Asked {
+                at: world.after_latency(last),
+                ticket,
+                session: self.session,
+                request,
+            };
+            world.clients[self.id].requests.push_back(asked);
         } else {
             let lost = KeeperEvent::Answer(ticket, Err(KeeperError::Lost));
             world.notify_at_once(self.id, lost);
@@ -238,9 +254,13 @@ impl Keeper for ModelKeeper {
         // Messages on the way when it was cut off wait, with everything behind them.
         let until = client.silent.map_or(now, |(since, _)| since);
         let is_there = client.events.front().is_some_and(|(at, _)| *at <= until);
-        is_there
-            .then(|| client.events.pop_front())?
-            .map(|(_, event)| event)
+        let (_, event) = is_there.then(|| client.events.pop_front())??;
+        match event {
+            KeeperEvent::Connected { session, .. } => self.session = session,
+            KeeperEvent::Expired => self.session = 0,
+            _ => {}
+        }
+        Some(event)
     }
 
     fn next_due(&self) -> Option<Timestamp> {
@@ -248,7 +268,7 @@ impl Keeper for ModelKeeper {
         let client = &world.clients[self.id];
         // Others' requests may fire a watch of this one, so every one counts that can arrive.
         let all = (0..world.clients.len()).filter(|id| world.reaches(*id));
-        let requests = all.filter_map(|id| Some(world.clients[id].requests.front()?.0));
+        let requests = all.filter_map(|id| Some(world.clients[id].requests.front()?.at));
         // An event that is held up by a cut is due when the cut is noticed.
         let own = client.events.front().map(|(at, _)| *at);
         let own = own.filter(|at| client.silent.is_none_or(|(since, _)| *at <= since));
@@ -286,7 +306,7 @@ impl World {
         loop {
             let due = [
                 self.first(|world, id| {
-                    let at = world.clients[id].requests.front().map(|(at, ..)| *at);
+                    let at = world.clients[id].requests.front().map(|first| first.at);
                     at.filter(|_| world.reaches(id))
                 }),
                 self.first(|world, id| world.clients[id].connects_at),
@@ -386,8 +406,8 @@ impl World {
             for (at, _) in &mut client.events {
                 *at = (*at).max(now);
             }
-            for (at, ..) in &mut client.requests {
-                *at = (*at).max(now);
+            for asked in &mut client.requests {
+                asked.at = asked.at.max(now);
             }
             let missed = std::mem::take(&mut client.missed);
             for path in missed {
@@ -419,7 +439,7 @@ impl World {
             }
         }
         let requests = std::mem::take(&mut client.requests);
-        lost.extend(requests.iter().map(|(_, ticket, _)| *ticket));
+        lost.extend(requests.iter().map(|asked| asked.ticket));
         // A prefix of the messages on the way arrives, for TCP keeps the order, unless the way was cut.
         let arriving = match requests.len() {
             0 => 0,
@@ -432,10 +452,10 @@ impl World {
                 why: why.to_owned(),
             },
         );
-        for (.., request) in requests.into_iter().take(arriving) {
+        for asked in requests.into_iter().take(arriving) {
             // The request is carried out now, so that nothing of a connection comes after the next one; its answer is
             // lost.
-            let _ = self.perform(id, request, false);
+            let _ = self.perform(id, asked.session, asked.request, false);
         }
         for ticket in lost {
             self.notify_at_once(id, KeeperEvent::Answer(ticket, Err(KeeperError::Lost)));
@@ -499,21 +519,22 @@ impl World {
     }
 
     fn carry_out(&mut self, id: usize) {
-        let Some((_, ticket, request)) = self.clients[id].requests.pop_front() else {
+        let Some(asked) = self.clients[id].requests.pop_front() else {
             return;
         };
-        let answer = self.perform(id, request, true);
-        self.notify(id, KeeperEvent::Answer(ticket, answer));
+        let answer = self.perform(id, asked.session, asked.request, true);
+        self.notify(id, KeeperEvent::Answer(asked.ticket, answer));
     }
 
     fn perform(
         &mut self,
         id: usize,
+        made_in: i64,
         request: Request,
         may_watch: bool,
     ) -> Result<Answer, KeeperError> {
         let session = self.clients[id].session;
-        if session == 0 {
+        if session == 0 || session != made_in {
             return Err(KeeperError::Expired);
         }
         match request {

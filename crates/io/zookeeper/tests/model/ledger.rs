@@ -5,6 +5,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_protocol::{Checkpoint, Record, RunId, Term, TfId, Timestamp};
 use sheaf_verdict_log::{Ledger, Notice, Position};
 use sheaf_zookeeper::keeper::model::{Model, ModelKeeper};
+use sheaf_zookeeper::keeper::{Keeper, KeeperError, KeeperEvent, Kind, Request};
 use sheaf_zookeeper::ledger::{ZooKeeperLedger, ZooKeeperLedgerOptions};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -586,4 +587,34 @@ fn whatever_happens_the_log_is_one_and_holds_what_was_durable() {
         Some(seed) => torture(seed),
         None => (0..150).for_each(torture),
     }
+}
+
+#[test]
+fn a_request_of_a_session_that_was_replaced_is_not_carried_out_in_the_next() {
+    let model = Model::new(5, Duration::from_micros(200), Duration::from_millis(2));
+    let at = |ms: u64| Timestamp(ms * 1_000_000);
+    let mut keeper = model.client(at(0), SESSION);
+    let first = keeper.poll(at(10));
+    assert!(
+        matches!(first, Some(KeeperEvent::Connected { session: 1, .. })),
+        "{first:?}"
+    );
+    model.write(at(10), "/election", b"");
+    model.expire(at(20), keeper.id());
+    // The servers have given the client its next session, and the caller has not polled that.
+    let ticket = keeper.submit(
+        at(30),
+        Request::Create {
+            path: "/election/icn-0000-1-".to_owned(),
+            data: Vec::new(),
+            kind: Kind::EphemeralSequential,
+        },
+    );
+    let events: Vec<KeeperEvent> = std::iter::from_fn(|| keeper.poll(at(60))).collect();
+    let refused = KeeperEvent::Answer(ticket, Err(KeeperError::Expired));
+    assert!(events.contains(&refused), "{events:?}");
+    let connected =
+        |event: &KeeperEvent| matches!(event, KeeperEvent::Connected { session: 2, .. });
+    assert!(events.iter().any(connected), "{events:?}");
+    assert_eq!(model.list(at(60), "/election"), [""; 0]);
 }

@@ -332,3 +332,17 @@ fn in_paced_mode_only_the_heartbeat_calls_a_tf() {
     assert_eq!(bench.scheduler.accounting().announced, 2);
     assert_eq!(bench.scheduler.accounting().sources[&FlpId(0)].outside, 9);
 }
+
+#[test]
+fn a_tf_that_fits_nowhere_does_not_hold_up_one_that_its_leaving_epn_may_finish() {
+    let mut bench = farm(1, 2);
+    bench.check(
+        "flp 0 has 0-1             => assign 0#1>0 1#1>1
+         epn 1 leaves              =>
+         epn 0 dead                =>
+         epn 1 silent              =>
+         epn 1 heard               => assign 1#2>1
+         epn 1 built 1#2           => 1 complete, commit 1 epn:1
+         epn 1 acks 1              =>",
+    );
+}

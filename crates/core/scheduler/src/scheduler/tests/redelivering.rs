@@ -234,6 +234,31 @@ fn a_leader_that_takes_over_builds_again_what_nobody_acknowledged_and_repeats_th
 }
 
 #[test]
+fn what_an_flp_has_released_was_acknowledged_to_a_former_leader() {
+    let mut bench = again(2, 2);
+    bench.after("flps have 0-1; epn 0 built 0; epn 1 built 1");
+    // The acknowledgement of TF 0 and its release to FLP 1 are not in the log.
+    bench.take_over();
+    bench.check(
+        "flp 0 joins; flp 0 has 0-1  =>
+         flp 1 joins; flp 1 has 1    =>
+         epn 1 joins                 => commit 1 epn:1
+         settled                     =>
+         flp 1 released 1            =>
+         epn 0 dead                  => assign 0#2>1
+         flp 1 released 0            =>
+         epn 1 built 0#2 without 1   =>
+         epn 1 acks 1                =>",
+    );
+    let accounting = bench.scheduler.accounting();
+    assert_eq!((accounting.redelivered, accounting.complete), (0, 2));
+    let targets = &accounting.targets;
+    let delivered = |epn| targets[&EpnId(epn)].delivered;
+    assert_eq!((delivered(0), delivered(1)), (1, 1));
+    bench.check_summary();
+}
+
+#[test]
 fn the_next_life_of_an_epn_ends_the_former_one_and_may_build_its_tfs() {
     let mut bench = again(1, 1);
     bench.after("flp 0 has 0; epn 0 built 0");

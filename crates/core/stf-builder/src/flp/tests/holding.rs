@@ -71,7 +71,7 @@ fn a_release_frees_what_it_names_and_an_older_one_nothing() {
 fn an_stf_that_comes_after_the_decision_is_announced_and_not_kept() {
     let mut bench = running(|_| {});
     bench.check(
-        "release 1 0 1..2; assign 1#1>0  =>
+        "release 1 0 1..2; assign 1#1>0  => released 1
          make                            => announce 0 1 2 3",
     );
     assert_eq!((bench.held().0, bench.flp.stats().late_stfs), (3, 1));

@@ -39,11 +39,11 @@ fn a_higher_attempt_sends_again_and_a_lower_one_is_ignored() {
 }
 
 #[test]
-fn an_assignment_of_what_is_released_or_skipped_is_ignored() {
+fn an_assignment_of_what_is_skipped_is_ignored_and_of_what_is_released_answered() {
     running(|config| config.pace = Pace::External).check(
         "stf 1                      => announce 1, skip 0 source-overrun
          assign 0#1>0               =>
-         release 1 2; assign 1#1>0  =>",
+         release 1 2; assign 1#1>0  => released 1",
     );
 }
 
