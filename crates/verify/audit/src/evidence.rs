@@ -1,5 +1,6 @@
 //! Evidence: the lines of the event logs of a farm and its verdict log, gathered by timeframe.
 
+mod deliveries;
 mod files;
 mod records;
 mod summed;
@@ -10,11 +11,11 @@ use super::finding::{Contradiction, Kind};
 use super::rosters::{self, RosterSource, Rosters};
 use super::stock::Stock;
 use super::tables::{
-    Amended, Assignment, Decided, Delivery, LifeIndex, Made, Named, Part, Returned, Sent, Session,
+    Amended, Assignment, Decided, Delivery, LifeIndex, Made, Named, Returned, Sent, Session,
     Skipped, Tables, Verdict,
 };
 use sheaf_protocol::{NodeId, RangeSet, Role, TfId};
-use sheaf_verdict_log::event::{Event, FileEvent, PartEvent, StreamEvent};
+use sheaf_verdict_log::event::{Event, FileEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};
 
@@ -399,41 +400,10 @@ impl Evidence {
         }
     }
 
-    /// Adds the fates in streams of the delivery that comes next.
-    fn add_fates(&mut self, streams: Vec<StreamEvent>) {
-        let number = u32::try_from(self.tables.deliveries.len());
-        if let (false, Ok(number)) = (streams.is_empty(), number) {
-            let fates = self.tables.stream_fates.place(streams);
-            self.streams.insert(number, fates);
-        }
-    }
-
     fn flp_list(&mut self, mut flps: Vec<u16>) -> u32 {
         flps.sort_unstable();
         flps.dedup();
         self.tables.flp_lists.place(flps)
-    }
-
-    /// Adds a delivery, and gives it its number.
-    fn add_delivery(&mut self, delivery: Delivery, parts: &[PartEvent]) {
-        let tables = &mut self.tables;
-        let number = u32::try_from(tables.deliveries.len()).unwrap_or(u32::MAX);
-        let Delivery { tf, life, .. } = delivery;
-        tables.deliveries.push(Delivery { number, ..delivery });
-        for part in parts {
-            let source = tables.sources.place((part.flp, part.incarnation));
-            let (bytes, digest, delivery) = (part.bytes, part.digest, number);
-            tables.parts.push(Part {
-                tf,
-                bytes,
-                digest,
-                source,
-                delivery,
-            });
-        }
-        if !delivery.is_hearsay {
-            self.count(life, parts.iter().map(|part| part.bytes).sum());
-        }
     }
 
     fn add_of_icn(&mut self, log: &mut Log, life: LifeIndex, event: Event) {

@@ -3,7 +3,8 @@
 //! Whether the consumer of the dead EPN has the TF is unknown. Its FLPs hold the STFs until the acknowledgement, so the
 //! TF goes back to be placed, while its verdict stands. The report of another EPN amends the verdict: one record, which
 //! is durable before the marked commit leaves. Until that record the former EPN may come back in the same life, and the
-//! TF is its again. If one of its FLPs has released it, a former leader had the acknowledgement: the TF is delivered. If the holds do not have the TF any more, or the run ends first, it is abandoned.
+//! TF is its again. If one of its FLPs has released it, a former leader had the acknowledgement: the TF is delivered.
+//! If the holds do not have the TF any more, or the run ends first, it is abandoned.
 //!
 //! The accounting follows the records: it changes with the amendment, and not before.
 
@@ -166,8 +167,8 @@ impl Scheduler {
         self.finish(tf, Some(by));
     }
 
-    /// Handles an FLP that was asked for STFs which a former leader has released. Of the TFs whose verdict names an EPN,
-    /// that leader released those that were acknowledged, and died before this was in its log: they are delivered.
+    /// Handles an FLP that was asked for STFs which a former leader has released. Of the TFs whose verdict names an
+    /// EPN, that leader released those that were acknowledged, and died before this was in its log: they are delivered.
     pub(super) fn handle_released(&mut self, now: Timestamp, source: Source, tfs: &[TfId]) {
         for tf in tfs {
             let open = self.tfs.get(tf);
