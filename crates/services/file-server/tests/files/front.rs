@@ -82,7 +82,15 @@ fn check(site: &Site, makes_folders: bool, has_digest: bool) {
     client.send(&all[..1_000_000]);
     client.end();
     assert_eq!(client.reply("PUT").status, 400);
-    assert_eq!(get(site, "/run3/half", "").status, 404);
+    // A store that still removes it answers with an error of its own.
+    let end = Instant::now() + Duration::from_secs(30);
+    let left = loop {
+        let reply = get(site, "/run3/half", "");
+        if reply.status != 502 || Instant::now() > end {
+            break reply;
+        }
+    };
+    assert_eq!(left.status, 404, "{}", left.text());
     let only_new = format!("{DIGEST}If-None-Match: *\r\n");
     assert_eq!(put(site, "/run3/c", &only_new, b"Wikipedia").status, 201);
     assert_eq!(put(site, "/run3/c", &only_new, b"Wikipedia").status, 412);
