@@ -199,6 +199,61 @@ fn records_tell_who_waited_and_what_died_with_an_epn_before_its_consumer_had_fin
 }
 
 /// Makes a pipe with a name, and opens it for reading. Its writer stops when it is full.
+#[test]
+fn at_ack_level_processed_neither_a_killed_epn_nor_a_killed_consumer_costs_a_tf() {
+    let _turn = farm_turn();
+    let dir = DemoDir::new();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // The consumer of EPN 1 always has a TF, and so has the one that is killed.
+    let line = format!(
+        "--flps 2 --epns 2 --policy round-robin --rate 100 --source generator --stf-bytes 20000 --duration 4s \
+         --ack processed --sink shm:{} --kill epn:1@2s",
+        at("{epn}").display()
+    );
+    let demo = Running::start(&dir.words(&line));
+    let killed = consumer(&at("0"), &at("killed"), &["--work", "60s"]);
+    let of_dead = consumer(&at("1"), &at("dead"), &["--work", "30ms"]);
+    let lasting = consumer(&at("0"), &at("lasting"), &["--work", "2ms"]);
+    lasting.await_line("TF/s");
+    killed.signal(Signal::KILL);
+    let summary = end(&dir, demo);
+    for consumer in [killed, of_dead, lasting] {
+        consumer.end();
+    }
+    summary.assert_nothing_lost();
+    let count = |name: &str| summary.count(name);
+    assert_eq!(
+        (
+            count("died_unprocessed"),
+            count("unprocessed"),
+            count("abandoned")
+        ),
+        (0, 0, 0),
+        "{:#}",
+        summary.0
+    );
+    assert!(count("redelivered") >= 1, "{:#}", summary.0);
+    // Each TF was finished by a consumer, and the one that had a TF for a minute has none to its name.
+    let mut finished = BTreeSet::new();
+    let mut taken_again = 0;
+    for epn in 0..2 {
+        let log = std::fs::read_to_string(dir.out().join(format!("epn-{epn}.events"))).unwrap();
+        for line in log.lines() {
+            let Ok(line) = serde_json::from_str::<Value>(line) else {
+                continue; // cut by the kill
+            };
+            match line["event"].as_str() {
+                Some("freed") => drop(finished.insert(line["tf"].as_u64().unwrap())),
+                Some("taken-again") => taken_again += 1,
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(finished.len() as u64, count("announced"));
+    assert_eq!(taken_again, 1);
+}
+
 fn pipe(path: &Path) -> File {
     let made = Command::new("mkfifo").arg(path).status();
     assert!(made.expect("this test needs mkfifo").success());

@@ -170,6 +170,8 @@ impl Stage {
                 let outside = torture(&["--kind", "outside", "--seeds", "1000"]);
                 let grants = torture(&["--kind", "grants", "--seeds", "1000"]);
                 let redelivery = torture(&["--kind", "redelivery", "--seeds", "1000"]);
+                let processed = torture(&["--kind", "processed", "--seeds", "500"]);
+                let redelivery = redelivery.and(processed);
                 let monitor = torture(&["--kind", "monitor", "--seeds", MONITOR_SEEDS]);
                 let writers = torture(&["--kind", "writers", "--seeds", WRITER_SEEDS]);
                 let handoff = torture(&["--kind", "handoff", "--seeds", WRITER_SEEDS]);

@@ -138,6 +138,10 @@ protections! {
     DurableAmendment => MarkedBeforeDurable,
     /// A TF is committed to a second EPN without an amendment of its verdict.
     RedeliveryRecord => RedeliveryNotRecorded,
+    /// A TF that an FLP has released for a former leader is built again.
+    ReleasedIsDone => ReleasedIsOpen,
+    /// At ack level `processed` a TF is acknowledged when the consumer has taken it.
+    ProcessedFirst => ProcessedAtOnce,
     /// A TF that may have been delivered, and cannot be built again, is dropped.
     UnknownIsAbandoned => UnknownIsDropped,
     /// A report settles a TF though STFs may still come.

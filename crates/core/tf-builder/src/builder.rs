@@ -39,7 +39,8 @@ pub enum Action<P> {
         /// The message: offered STFs that are to be sent.
         control: Control,
     },
-    /// Deliver a TF to the consumer, then call [`TfBuilder::handle_delivered`].
+    /// Deliver a TF to the consumer, then call [`TfBuilder::handle_delivered`], or [`TfBuilder::handle_held`] and later
+    /// [`TfBuilder::handle_processed`].
     Deliver(Tf<P>),
     /// Take these committed TFs back from the consumer's queue, then call [`TfBuilder::handle_returned`] for each that
     /// no consumer has been given.

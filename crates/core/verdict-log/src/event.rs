@@ -131,6 +131,11 @@ events! {
         /// The TF.
         tf: u64;
     }
+    /// Ack level `processed`: the consumer that held the TF has died, and another one has taken it.
+    TakenAgain = "taken-again" of "EPN" {
+        /// The TF.
+        tf: u64;
+    }
     /// Ack level `stored`: a TF that a former life had stored, and that is committed to that life, is visible now, or
     /// was found so: that life may have died before it wrote the line.
     Recovered = "recovered" of "EPN" {

@@ -125,6 +125,13 @@ impl Consumer {
             handover::Next::End => Next::End,
         })
     }
+
+    /// Closes the connection, as the kernel does when the process dies.
+    #[cfg(test)]
+    pub(crate) fn die(&self) {
+        let socket = self.borrower.socket();
+        rustix::net::shutdown(socket, rustix::net::Shutdown::Both).expect("it is connected");
+    }
 }
 
 /// Computes the CRC-32C of every payload of `tf` again, and says what differs from what its FLPs took.

@@ -36,6 +36,8 @@ pub struct EpnParts {
     pub brain: TfBuilder<Bytes>,
     /// Consumer.
     pub sink: SinkHandle,
+    /// Whether a delivery is acknowledged when the consumer has finished with the TF: ack level `processed`.
+    pub acks_processed: bool,
     /// Stream to the ICN.
     pub uplink: Uplink,
     /// Source of the nonces of its challenges.
@@ -61,6 +63,7 @@ pub struct EpnNode<T> {
     target: Target,
     brain: TfBuilder<Bytes>,
     sink: SinkHandle,
+    acks_processed: bool,
     icn_link: IcnLink,
     log: EventLog,
     /// Data streams; the source is known from the hello on.
@@ -82,6 +85,7 @@ impl<T: Transport> EpnNode<T> {
             target,
             brain,
             sink,
+            acks_processed,
             uplink,
             nonces,
             mut log,
@@ -96,6 +100,7 @@ impl<T: Transport> EpnNode<T> {
             target,
             brain,
             sink,
+            acks_processed,
             icn_link: IcnLink::new(uplink),
             log,
             streams: BTreeMap::new(),
@@ -493,7 +498,11 @@ impl<T: Transport> EpnNode<T> {
                         error!(tf_id = tf.0, detail, "The consumer found a damaged TF");
                         self.log.add(&Event::Fault { tf: tf.0, detail });
                     }
-                    self.brain.handle_delivered(run, tf, bytes, missing.len());
+                    if is_held && self.acks_processed {
+                        self.brain.handle_held(run, tf, bytes, missing.len());
+                    } else {
+                        self.brain.handle_delivered(run, tf, bytes, missing.len());
+                    }
                     let attempt = attempt.0;
                     self.log.add(&Event::Delivered {
                         tf: tf.0,
@@ -511,8 +520,14 @@ impl<T: Transport> EpnNode<T> {
                         && self.brain.run() == Some(run)
                     {
                         self.log.add(&Event::Freed { tf: tf.0 });
+                        self.brain.handle_processed(run, tf);
                     }
                     self.brain.handle_sink_freed(now, bytes);
+                }
+                SinkEvent::TakenAgain { run, tf } => {
+                    if self.brain.run() == Some(run) {
+                        self.log.add(&Event::TakenAgain { tf: tf.0 });
+                    }
                 }
                 SinkEvent::Returned { run, tf, bytes, .. } => {
                     self.handle_returned(run, tf, bytes);

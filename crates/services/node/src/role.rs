@@ -445,7 +445,9 @@ pub fn run_epn(
     if let Some(tell) = options.on_listening.take() {
         tell(&address);
     }
+    let acks_processed = config.epn.ack == sink::Ack::Processed;
     let parts = EpnParts {
+        acks_processed,
         target,
         brain,
         sink,

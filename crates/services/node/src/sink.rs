@@ -6,6 +6,7 @@
 //! back-pressure all the way, and no TF is lost. A consumer that is gone, or a full disk, is the same: the TF
 //! is kept and tried again until it is taken.
 
+mod ack;
 mod discard;
 mod disk;
 mod file;
@@ -24,6 +25,7 @@ mod worker;
 mod writers;
 mod zmq;
 
+pub use ack::Ack;
 pub use discard::{Discard, DiscardSink};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use file::{FileSink, TfFiles};
@@ -155,6 +157,11 @@ pub(crate) trait SinkKind {
         false
     }
 
+    /// Whether the sink knows when a consumer has finished with a TF, for `epn.ack = "processed"`.
+    fn sees_the_end(&self) -> bool {
+        false
+    }
+
     /// Whether TFs go to the writer nodes of the farm.
     fn needs_writers(&self) -> bool {
         false
@@ -209,18 +216,6 @@ pub struct Memory {
     pub holdings: Holdings,
 }
 
-/// When an EPN reports a TF as built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ack {
-    /// When its parts are in memory. If the EPN dies between the verdict and the hand-over, the TF is abandoned.
-    #[default]
-    Built,
-    /// When it is on the disk under a name that no consumer reads, or at a writer node that has not published it; the
-    /// commit publishes it, if need be in the next life of the EPN. Needs the sink `file` or `writers`.
-    Stored,
-}
-
 /// Delivers TFs, one at a time.
 pub trait Sink: Send {
     /// Name in a farm file and in logs, such as `"verify"`.
@@ -239,6 +234,12 @@ pub trait Sink: Send {
     ///
     /// [`DeliverError`] if it was not delivered. The same TF comes again.
     fn deliver(&mut self, tf: &Tf<Bytes>, patience: &Patience) -> Result<Delivery, DeliverError>;
+
+    /// Returns a TF, delivered as [`is_held`](Delivery::is_held), that the consumer has finished with, and its bytes.
+    /// Of a sink without a thread only.
+    fn finished(&mut self) -> Option<(RunId, TfId, u64)> {
+        None
+    }
 
     /// Looks after its consumers while there is no TF. Gives how soon it wants to do so again; `None`: not before the
     /// next TF.
@@ -375,6 +376,14 @@ pub enum SinkEvent {
         bytes: u64,
         /// The run and the TF, of one that a consumer held.
         held: Option<(RunId, TfId)>,
+    },
+    /// Taken by another consumer, as the one that held it has died. Comes after [`Delivered`](Self::Delivered), before
+    /// [`Freed`](Self::Freed).
+    TakenAgain {
+        /// The run.
+        run: RunId,
+        /// The TF.
+        tf: TfId,
     },
     /// Taken back by [`SinkHandle::recall`]: no consumer has the TF, and its memory is released.
     Returned {

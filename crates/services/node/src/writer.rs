@@ -451,7 +451,9 @@ impl<T: Transport> WriterNode<T> {
                     self.is_full = false;
                     self.pulsed_at = Timestamp(0);
                 }
-                SinkEvent::Stored { .. } | SinkEvent::Recovered { .. } => {}
+                SinkEvent::Stored { .. }
+                | SinkEvent::Recovered { .. }
+                | SinkEvent::TakenAgain { .. } => {}
             }
         }
     }

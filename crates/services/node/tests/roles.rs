@@ -292,6 +292,7 @@ fn epn(authority: &Authority, icn: &str) -> (EpnNode<Tcp>, String) {
     let mut transport = tcp(authority, target.epn.into());
     let (_, address) = transport.listen_bulk("127.0.0.1:0").unwrap();
     let parts = EpnParts {
+        acks_processed: false,
         target,
         brain: TfBuilder::<Bytes>::new(BuildConfig::default()),
         sink: SinkHandle::inline(Box::new(Discard), 64),

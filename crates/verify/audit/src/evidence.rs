@@ -11,8 +11,8 @@ use super::finding::{Contradiction, Kind};
 use super::rosters::{self, RosterSource, Rosters};
 use super::stock::Stock;
 use super::tables::{
-    Amended, Assignment, Decided, Delivery, LifeIndex, Made, Named, Returned, Sent, Session,
-    Skipped, Tables, Verdict,
+    Amended, Assignment, Decided, Delivery, Handled, LifeIndex, Made, Named, Returned, Sent,
+    Session, Skipped, Tables, Verdict,
 };
 use sheaf_protocol::{NodeId, RangeSet, Role, TfId};
 use sheaf_verdict_log::event::{Event, FileEvent};
@@ -285,6 +285,7 @@ impl Evidence {
             }
             Event::Delivered { .. }
             | Event::Freed { .. }
+            | Event::TakenAgain { .. }
             | Event::Recovered { .. }
             | Event::Fault { .. } => {
                 self.add_of_epn(life, event);
@@ -394,7 +395,13 @@ impl Evidence {
                 };
                 self.add_delivery(delivery, &parts);
             }
-            Event::Freed { tf } => self.tables.freed.push(Returned { tf, life }),
+            Event::Freed { tf } | Event::TakenAgain { tf } => {
+                self.tables.handled.push(Handled {
+                    tf,
+                    life,
+                    is_finished: matches!(event, Event::Freed { .. }),
+                });
+            }
             Event::Fault { .. } => self.consumer_faults += 1,
             _ => {}
         }

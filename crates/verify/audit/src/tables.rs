@@ -127,6 +127,14 @@ pub(super) struct Amended {
     pub(super) session: u32,
 }
 
+/// Row of a TF that a consumer held: it has finished, or it died and another one has taken the TF.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Handled {
+    pub(super) tf: u64,
+    pub(super) life: LifeIndex,
+    pub(super) is_finished: bool,
+}
+
 /// Row of a TF that an EPN gave back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Returned {
@@ -151,7 +159,7 @@ pub(super) struct Tables {
     /// TFs that EPNs gave back.
     pub(super) returned: Vec<Returned>,
     /// TFs that consumers have finished with.
-    pub(super) freed: Vec<Returned>,
+    pub(super) handled: Vec<Handled>,
     pub(super) called: Vec<u64>,
     pub(super) reasons: List<String>,
     pub(super) assignments: List<Assignment>,
@@ -178,7 +186,7 @@ impl Tables {
         self.abandoned.sort_by_key(|row| row.tf);
         self.undelivered.sort_by_key(|row| row.tf);
         self.returned.sort_by_key(|row| row.tf);
-        self.freed.sort_by_key(|row| row.tf);
+        self.handled.sort_by_key(|row| row.tf);
         self.called.sort_unstable();
         self.called.dedup();
     }
@@ -195,7 +203,7 @@ impl Tables {
         let mut abandoned = Rest(&self.abandoned, |row: &Amended| row.tf);
         let mut undelivered = Rest(&self.undelivered, |row: &Amended| row.tf);
         let mut returned = Rest(&self.returned, |row: &Returned| row.tf);
-        let mut freed = Rest(&self.freed, |row: &Returned| row.tf);
+        let mut handled = Rest(&self.handled, |row: &Handled| row.tf);
         let mut called = Rest(&self.called, |tf: &u64| *tf);
         std::iter::from_fn(move || {
             let firsts = [
@@ -208,7 +216,7 @@ impl Tables {
                 abandoned.first(),
                 undelivered.first(),
                 returned.first(),
-                freed.first(),
+                handled.first(),
                 called.first(),
             ];
             let tf = firsts.into_iter().flatten().min()?;
@@ -223,7 +231,7 @@ impl Tables {
                 abandoned: abandoned.take(tf),
                 undelivered: undelivered.take(tf),
                 returned: returned.take(tf),
-                freed: freed.take(tf),
+                handled: handled.take(tf),
                 called: !called.take(tf).is_empty(),
             };
             Some((tf, facts))
@@ -244,7 +252,7 @@ pub(super) struct Facts<'a> {
     pub(super) abandoned: &'a [Amended],
     pub(super) undelivered: &'a [Amended],
     pub(super) returned: &'a [Returned],
-    pub(super) freed: &'a [Returned],
+    pub(super) handled: &'a [Handled],
     pub(super) called: bool,
 }
 

@@ -33,6 +33,8 @@ pub enum SeedFamily {
     Starved,
     /// EPNs die, or are taken for dead and come back, with TFs that their consumers may have: these are built again.
     Redelivery,
+    /// The same, with consumers that work, and the acknowledgement when they have finished.
+    Processed,
     /// No farm: the collector of monitoring and its store.
     Monitor,
     /// No farm: an engine that writes streams to files.
@@ -43,7 +45,7 @@ pub enum SeedFamily {
 
 impl SeedFamily {
     /// All families.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Swarm,
         Self::Outside,
         Self::Grants,
@@ -59,6 +61,7 @@ impl SeedFamily {
         Self::Replays,
         Self::Starved,
         Self::Redelivery,
+        Self::Processed,
         Self::Monitor,
         Self::Writers,
         Self::Handoff,
@@ -83,6 +86,7 @@ impl SeedFamily {
             Self::Replays => "replays",
             Self::Starved => "starved",
             Self::Redelivery => "redelivery",
+            Self::Processed => "processed",
             Self::Monitor => "monitor",
             Self::Writers => "writers",
             Self::Handoff => "handoff",

@@ -109,7 +109,7 @@ fn options(config: &Config, seed: u64) -> Options {
             // Of 4 kills: seen, silent, and both of them between two steps.
             after_frames: match config.ack {
                 Ack::Stored if kill % 4 >= 2 => dice.range(1, 12) as u32,
-                Ack::Stored | Ack::Built => 0,
+                Ack::Stored | Ack::Built | Ack::Processed => 0,
             },
             back_after: Some(BACK_AFTER),
         };

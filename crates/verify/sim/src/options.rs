@@ -170,6 +170,8 @@ pub enum Ack {
     Built,
     /// When the TF is on its disk and survives its death.
     Stored,
+    /// When it has all STFs; it acknowledges the delivery when its consumer has finished.
+    Processed,
 }
 
 impl Log {
@@ -199,6 +201,8 @@ pub struct Options {
     pub session: Duration,
     /// Time at which EPNs report a TF as built.
     pub ack: Ack,
+    /// How long a consumer works on a TF, any number at once; 0: it has finished when it has taken the TF.
+    pub work: Duration,
     /// How often a TF may be delivered whose EPN dies before it acknowledges.
     pub delivery: Delivery,
     /// FLPs, from index 0.

@@ -193,6 +193,7 @@ impl<'a> Watch<'a> {
             } => self.handle_delivered(node, *tf, *redelivered),
             Event::Freed { tf } => {
                 self.hash.add(*tf ^ 0xf4ee);
+                self.tf_of(node, *tf)?.1.is_finished = true;
                 Ok(())
             }
             Event::Fault { tf, detail } => found(
@@ -224,7 +225,11 @@ impl<'a> Watch<'a> {
                 self.hash.add(*tf);
                 Ok(())
             }
-            Event::End | Event::Continued { .. } | Event::Rotated { .. } => Ok(()),
+            // The consumer of the harness dies with its EPN alone.
+            Event::End
+            | Event::Continued { .. }
+            | Event::Rotated { .. }
+            | Event::TakenAgain { .. } => Ok(()),
         }
     }
 
@@ -536,9 +541,9 @@ impl<'a> Watch<'a> {
         run.into_iter().flat_map(move |(incarnation, run)| {
             let is_own =
                 move |part: &PartEvent| part.flp == node.index && part.incarnation == incarnation;
-            let is_delivered_again =
-                self.options.delivery == Delivery::AtLeastOnce && self.options.ack == Ack::Built;
-            run.unfinished_tfs(is_delivered_again)
+            let is_again = self.options.delivery == Delivery::AtLeastOnce;
+            let ack = Some(self.options.ack).filter(|ack| is_again && *ack != Ack::Stored);
+            run.unfinished_tfs(ack)
                 .filter(move |(_, book)| book.made.iter().any(is_own))
                 .map(|(tf, _)| tf)
         })

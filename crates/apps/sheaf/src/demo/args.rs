@@ -129,8 +129,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     pub(crate) writers: u16,
     /// Report a TF as built when it is in memory (`built`), or on the disk (`stored`): then a killed EPN that is
-    /// started again delivers its committed TFs. `stored` needs --sink file:DIR, or --writers.
-    #[arg(long, value_name = "built|stored", default_value = "built", value_parser = parse_ack)]
+    /// started again delivers its committed TFs. `stored` needs --sink file:DIR, or --writers. With `processed` the
+    /// FLPs hold a TF until its consumer has finished, and TFs are delivered at least once: neither a killed EPN nor a
+    /// killed consumer costs a TF. It needs --sink shm:PATH.
+    #[arg(long, value_name = "built|stored|processed", default_value = "built", value_parser = parse_ack)]
     pub(crate) ack: Ack,
     /// Encrypt all connections, with certificates made for this demo; `--tls=crc-only` leaves STFs in the clear.
     #[arg(
@@ -284,11 +286,8 @@ fn parse_bulk(text: &str) -> Result<BulkConfig, String> {
 }
 
 fn parse_ack(text: &str) -> Result<Ack, String> {
-    match text {
-        "built" => Ok(Ack::Built),
-        "stored" => Ok(Ack::Stored),
-        _ => Err(format!("found `{text}`, expected built or stored")),
-    }
+    let names = Ack::ALL.map(Ack::name).join(", ");
+    Ack::named(text).ok_or_else(|| format!("found `{text}`, expected one of {names}"))
 }
 
 fn parse_incomplete(text: &str) -> Result<Incomplete, String> {

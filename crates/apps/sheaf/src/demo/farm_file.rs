@@ -11,7 +11,7 @@ use sheaf_node::config::{
 };
 use sheaf_node::role::Backend;
 use sheaf_protocol::{NodeId, Role};
-use sheaf_scheduler::Mode;
+use sheaf_scheduler::{Delivery, Mode};
 use sheaf_stf_builder::{GeneratorConfig, SizeModel};
 use std::fs::File;
 use std::io::Read as _;
@@ -74,6 +74,15 @@ pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfi
     let stores = args.writers > 0 || matches!(args.sink, Sink::File(_));
     if args.ack == Ack::Stored && !stores {
         bail!("--ack stored needs --sink file:DIR, or --writers: nothing else stores");
+    }
+    if args.ack == Ack::Processed {
+        if !matches!(args.sink, Sink::Shm(_)) {
+            bail!(
+                "--ack processed needs --sink shm:PATH, which knows when a consumer has finished; found --sink {}",
+                args.sink.kind()
+            );
+        }
+        config.icn.delivery = Delivery::AtLeastOnce;
     }
     if let Some(bulk) = args.tls {
         config.security.directory = Some(certificates(&config, dir)?);

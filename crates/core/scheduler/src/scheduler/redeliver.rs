@@ -170,6 +170,7 @@ impl Scheduler {
     /// Handles an FLP that was asked for STFs which a former leader has released. Of the TFs whose verdict names an
     /// EPN, that leader released those that were acknowledged, and died before this was in its log: they are delivered.
     pub(super) fn handle_released(&mut self, now: Timestamp, source: Source, tfs: &[TfId]) {
+        protect!(ReleasedIsDone, else return);
         for tf in tfs {
             let open = self.tfs.get(tf);
             let open = open.filter(|open| open.member_index(source).is_some());

@@ -10,7 +10,9 @@ use sheaf_protocol::{Control, RunId, Tf, TfId, Timestamp, protect};
 pub(super) enum Committed {
     /// On the way to the consumer.
     Waiting,
-    /// The consumer has the TF.
+    /// The consumer has the TF, and is to finish with it before it is acknowledged. Ack level `processed` only.
+    Held,
+    /// The consumer has the TF; with ack level `processed`, it has finished.
     Delivered,
     /// No consumer has the TF, and none will get it from this EPN.
     GivenBack,
@@ -80,18 +82,42 @@ impl<P: Clone> TfBuilder<P> {
     /// Notes that the consumer has accepted a TF of `run` and of `bytes`, with `missing` FLPs missing. Consumers accept
     /// TFs in any order, and a TF of a former run must not be mistaken for the one of the same id in this run.
     pub fn handle_delivered(&mut self, run: RunId, tf: TfId, bytes: u64, missing: usize) {
+        self.count_delivered(bytes, missing);
+        if self.set_committed(run, tf, Committed::Delivered) {
+            self.acks.push(tf);
+        }
+    }
+
+    /// Notes that the consumer has accepted a TF and works on it: [`handle_processed`](Self::handle_processed) is to
+    /// follow, and the acknowledgement waits for it. Arguments as of [`handle_delivered`](Self::handle_delivered).
+    pub fn handle_held(&mut self, run: RunId, tf: TfId, bytes: u64, missing: usize) {
+        protect!(ProcessedFirst, else return self.handle_delivered(run, tf, bytes, missing));
+        self.count_delivered(bytes, missing);
+        self.set_committed(run, tf, Committed::Held);
+    }
+
+    /// Notes that the consumer has finished with a TF of `run` that it held.
+    pub fn handle_processed(&mut self, run: RunId, tf: TfId) {
+        let is_held = self.committed.get(&tf) == Some(&Committed::Held);
+        if is_held && self.set_committed(run, tf, Committed::Delivered) {
+            self.acks.push(tf);
+        }
+    }
+
+    fn count_delivered(&mut self, bytes: u64, missing: usize) {
         if missing == 0 {
             self.stats.delivered_complete += 1;
         } else {
             self.stats.delivered_incomplete += 1;
         }
         self.stats.delivered_bytes += bytes;
-        if self.run == Some(run)
-            && let Some(committed) = self.committed.get_mut(&tf)
-        {
-            *committed = Committed::Delivered;
-            self.acks.push(tf);
-        }
+    }
+
+    /// Sets the state of a committed TF of the present run; `false` if there is none.
+    fn set_committed(&mut self, run: RunId, tf: TfId, state: Committed) -> bool {
+        let committed = self.committed.get_mut(&tf);
+        let committed = committed.filter(|_| self.run == Some(run));
+        committed.map(|committed| *committed = state).is_some()
     }
 
     /// Notes that the consumer has released the memory of a TF of `bytes`: it has finished with the TF. The ICN is
@@ -112,23 +138,28 @@ impl<P: Clone> TfBuilder<P> {
     }
 
     /// Answers a repeated message about a committed TF. A TF on the way to the consumer is acknowledged when it is
-    /// delivered.
+    /// delivered, and one that waits for the end of its processing when that has come.
     pub(super) fn answer_again(&mut self, tf: TfId, committed: Committed) {
         match committed {
-            Committed::Waiting => {}
+            Committed::Waiting | Committed::Held => {}
             Committed::Delivered => self.acks.push(tf),
             Committed::GivenBack => self.undelivered.push(tf),
         }
     }
 
     /// Handles the ICN's order to give committed TFs back unless a consumer has them. A TF whose commit has not come is
-    /// given back as well: it will not be delivered when the commit comes late. Returns these.
+    /// given back as well: it will not be delivered when the commit comes late. Returns these. One that a consumer
+    /// still works on is acknowledged: the run is over, and no other EPN will build it.
     pub fn handle_recall(&mut self, tfs: &[TfId]) -> Vec<TfId> {
         let mut given_back = Vec::new();
         for tf in tfs {
             match self.committed.get(tf).copied() {
                 _ if self.released.contains(*tf) => self.acks.push(*tf),
                 Some(Committed::Waiting) => self.recalls.push(*tf),
+                Some(Committed::Held) => {
+                    self.committed.insert(*tf, Committed::Delivered);
+                    self.acks.push(*tf);
+                }
                 Some(committed) => self.answer_again(*tf, committed),
                 // What is on the disk is published by the next life of the EPN.
                 None if self.stores_first() => {}

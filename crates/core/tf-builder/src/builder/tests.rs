@@ -632,3 +632,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_tf_that_its_consumer_works_on_is_acknowledged_when_it_has_finished() {
+    let mut bench = bench();
+    let deliver = |bench: &mut Bench, id: u64| {
+        bench.assign(id, 1);
+        (0..3).for_each(|flp| bench.stf(id, flp).unwrap());
+        bench.commit(id, &[]);
+        let delivered = bench.builder.poll_action();
+        assert!(matches!(delivered, Some(Action::Deliver(tf)) if tf.tf == TfId(id)));
+        bench.builder.handle_held(RUN, TfId(id), 30, 0);
+    };
+    deliver(&mut bench, 5);
+    assert_eq!(bench.said(), "built 5 without []");
+    // The ICN asks again, and the consumer still works.
+    bench.commit(5, &[]);
+    assert_eq!(bench.said(), "");
+    bench.builder.handle_processed(RunId(RUN.0 + 1), TfId(5));
+    assert_eq!(bench.said(), "", "that is the TF of another run");
+    bench.builder.handle_processed(RUN, TfId(5));
+    assert_eq!(bench.said(), "ack 5");
+    bench.builder.handle_processed(RUN, TfId(5));
+    assert_eq!(bench.said(), "", "once is enough");
+    // The time of the drain is over.
+    deliver(&mut bench, 6);
+    assert_eq!(bench.said(), "built 6 without []");
+    assert_eq!(bench.builder.handle_recall(&[TfId(6)]), []);
+    assert_eq!(bench.said(), "ack 6");
+    bench.builder.handle_processed(RUN, TfId(6));
+    assert_eq!(bench.said(), "");
+}

@@ -319,6 +319,25 @@ impl FarmConfig {
                     .to_owned(),
             );
         }
+        if epn.ack == Ack::Processed {
+            check.both(
+                epn.sink.table().sees_the_end(),
+                "epn.ack",
+                "epn.sink.kind",
+                "\"processed\"",
+                format!(
+                    "\"built\" for epn.sink.kind = \"{}\": the sink shm alone knows when a consumer has finished",
+                    epn.sink.kind()
+                ),
+            );
+            check.both(
+                self.icn.delivery == Delivery::AtLeastOnce,
+                "icn.delivery",
+                "epn.ack",
+                "\"at-most-once\"",
+                "\"at-least-once\" with epn.ack = \"processed\": a TF whose EPN dies is built again".to_owned(),
+            );
+        }
     }
 
     fn check_writers(&self, check: &mut Check) {

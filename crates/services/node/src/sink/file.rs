@@ -138,7 +138,7 @@ impl SinkKind for FileSink {
                 let store = TfStore::open(directory, opening.target)?;
                 SinkHandle::spawn_store(store, opening.wake)
             }
-            Ack::Built => {
+            Ack::Built | Ack::Processed => {
                 let files = TfFiles::open(directory, epn, self.fsync)?;
                 SinkHandle::spawn(Box::new(files), opening.queue_tfs, opening.wake)
             }

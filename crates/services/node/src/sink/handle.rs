@@ -171,10 +171,12 @@ impl Queue for Inline {
                 if std::mem::take(&mut self.has_failed) {
                     self.events.push_back(SinkEvent::Resumed);
                 }
-                let bytes = tf.bytes();
+                let (bytes, is_held) = (tf.bytes(), delivery.is_held);
                 self.events.push_back(SinkEvent::delivered(&tf, delivery));
                 drop(tf);
-                self.events.push_back(SinkEvent::freed(bytes));
+                if !is_held {
+                    self.events.push_back(SinkEvent::freed(bytes));
+                }
                 Ok(())
             }
             Err(error) => {
@@ -190,6 +192,11 @@ impl Queue for Inline {
     }
 
     fn poll(&mut self) -> Option<SinkEvent> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        event.or_else(|| {
+            let (run, tf, bytes) = self.sink.finished()?;
+            let held = Some((run, tf));
+            Some(SinkEvent::Freed { bytes, held })
+        })
     }
 }

@@ -3,12 +3,13 @@
 //! Several may be connected. Each TF goes to one of them, to the one that has the fewest bytes at that moment. It
 //! counts as delivered when the consumer has taken it, which consumers report before they read it; until then it
 //! can be called back, from a consumer that has died or is slow, and goes to another one. What a consumer had taken
-//! when it died is gone with it. The memory of a TF is back when its consumer has dropped it, and until then is
-//! missing from the EPN's credits.
+//! when it died is gone with it, but at ack level `processed`: then another one gets it, marked. The memory of a TF is
+//! back when its consumer has dropped it, and until then is missing from the EPN's credits.
 //!
 //! With files of streams behind it, a TF that a consumer has returned goes to them, with the tags and the product that
 //! came with it. It counts as delivered when they have it. One whose consumer died has the tag [`UNANSWERED`].
 
+mod again;
 mod consumer;
 mod counters;
 mod table;
@@ -20,9 +21,12 @@ pub use table::ShmSink;
 use super::queue::Queue;
 use super::streams::{ReturnEntry, StreamThread};
 use super::worker::Failures;
-use super::{DeliverError, Delivery, Memory, Opening, SinkError, SinkEvent, stated_of, taken_back};
+use super::{
+    Ack, DeliverError, Delivery, Memory, Opening, SinkError, SinkEvent, stated_of, taken_back,
+};
 use crate::check::path_for;
 use crate::source::Wake;
+use again::Again;
 use bytes::Bytes;
 use consumer::{Consumer, Seldom};
 use counters::Counters;
@@ -131,6 +135,7 @@ impl ShmWorker {
             slow_after: Duration::from_millis(config.reclaim_ms),
             answers: config.answers(),
             intake: files.as_ref().map(StreamThread::return_entry),
+            again: Again::new(opening.ack == Ack::Processed),
             consumers: Vec::new(),
             queue: VecDeque::new(),
             alone_since: Instant::now(),
@@ -233,6 +238,7 @@ struct Hands {
     answers: Option<Answers>,
     /// Way to the files for what they give back.
     intake: Option<ReturnEntry>,
+    again: Again,
     consumers: Vec<Consumer>,
     queue: VecDeque<Tf<Bytes>>,
     /// When there was a consumer last.
@@ -277,7 +283,8 @@ impl Hands {
             (std::mem::take(&mut state.queue), state.is_ending, recalled)
         };
         self.queue.extend(tfs);
-        if let Some((run, tfs)) = recalled {
+        if let Some((run, mut tfs)) = recalled {
+            tfs.retain(|tf| !self.again.has(run, *tf));
             let back = taken_back(&mut self.queue, run, &tfs);
             let events = back.iter().map(SinkEvent::returned).collect();
             self.notify(events, back.len());
@@ -343,11 +350,12 @@ impl Hands {
             let heard = {
                 // Both write there, one after the other.
                 let told = std::cell::RefCell::new(&mut events);
+                let again = std::cell::RefCell::new(&mut self.again);
                 consumer.lender.take_in(
                     |tf| {
                         taken += 1;
                         if intake.is_none() {
-                            told.borrow_mut().push(delivered(tf));
+                            told.borrow_mut().push(again.borrow().taken(tf));
                         }
                     },
                     |tf, answer| {
@@ -358,6 +366,7 @@ impl Hands {
                             Some(intake) => intake.take(tf, answer),
                             None => {
                                 let held = Some((tf.run, tf.tf));
+                                again.borrow_mut().end(tf.run, tf.tf);
                                 drop(tf);
                                 told.borrow_mut().push(SinkEvent::Freed { bytes, held });
                             }
@@ -402,6 +411,7 @@ impl Hands {
     ) -> (usize, usize) {
         let Left { untaken, taken } = consumer.lender.part();
         let counts = (taken.len(), untaken.len());
+        let mut once_more = Vec::new();
         for (tf, is_told) in taken {
             *taken_tfs += usize::from(!is_told);
             if let Some(intake) = &self.intake {
@@ -409,14 +419,22 @@ impl Hands {
                 continue;
             }
             if !is_told {
-                events.push(delivered(&tf));
+                events.push(self.again.taken(&tf));
             }
-            let (bytes, held) = (tf.bytes(), Some((tf.run, tf.tf)));
-            drop(tf);
-            events.push(SinkEvent::Freed { bytes, held });
+            match self.again.give_again(tf) {
+                Ok(tf) => once_more.push(tf),
+                Err(tf) => {
+                    let (bytes, held) = (tf.bytes(), Some((tf.run, tf.tf)));
+                    self.again.end(tf.run, tf.tf);
+                    drop(tf);
+                    events.push(SinkEvent::Freed { bytes, held });
+                }
+            }
         }
         self.counters.gone.add(counts.0 as u64);
         self.requeue(untaken);
+        lock(&self.state).untaken += once_more.len();
+        self.queue_first(once_more);
         self.counters.consumers.set_u64(self.consumers.len() as u64);
         self.alone_since = now;
         counts
@@ -425,7 +443,11 @@ impl Hands {
     /// Orders TFs that were offered before ahead of the others.
     fn requeue(&mut self, untaken: Vec<Tf<Bytes>>) {
         self.counters.called_back.add(untaken.len() as u64);
-        for tf in untaken.into_iter().rev() {
+        self.queue_first(untaken);
+    }
+
+    fn queue_first(&mut self, tfs: Vec<Tf<Bytes>>) {
+        for tf in tfs.into_iter().rev() {
             self.queue.push_front(tf);
         }
     }
@@ -642,7 +664,7 @@ impl Hands {
                 taken_tfs += usize::from(!is_told);
                 match &self.intake {
                     Some(intake) => intake.take(tf.clone(), Answer::tagged(UNANSWERED)),
-                    None if !is_told => events.push(delivered(&tf)),
+                    None if !is_told => events.push(self.again.taken(&tf)),
                     None => {}
                 }
                 // The consumer still looks at it. Its memory must not be used for anything else while it does, and this

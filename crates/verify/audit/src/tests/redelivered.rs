@@ -313,3 +313,23 @@ fn sinks_may_have_a_tf_twice_if_it_was_delivered_twice() {
     once.log(EPN1).push(delivered(5, BOTH, &[]));
     assert_eq!(kinds(&once, &[false, false]), [Kind::SinkTwice]);
 }
+
+#[test]
+fn a_tf_that_another_epn_has_finished_did_not_die_unprocessed() {
+    let mut run = again(&[]);
+    for log in [EPN0, EPN1] {
+        for line in run.log(log) {
+            if let Event::Delivered { tf: 5, held, .. } = line {
+                *held = true;
+            }
+        }
+    }
+    let unfinished = |run: &mut Run| {
+        let found = run.audit(true);
+        assert!(found.is_balanced(), "{:#?}", found.contradictions);
+        found.died_unprocessed + found.unprocessed
+    };
+    assert_eq!(unfinished(&mut run), 2);
+    run.log(EPN0).insert(6, Event::Freed { tf: 5 });
+    assert_eq!(unfinished(&mut run), 0);
+}

@@ -88,20 +88,25 @@ impl<'a> Tf<'a> {
             self.check_delivery(delivery, auditor);
             self.check_held(delivery, auditor);
         }
-        for freed in self.facts.freed {
-            let is_it = |delivery: &Delivery| delivery.life == freed.life && delivery.is_held;
+        for line in self.facts.handled {
+            let is_it = |delivery: &Delivery| delivery.life == line.life && delivery.is_held;
             if !self.facts.deliveries.iter().any(is_it) {
-                let by = self.life_name(freed.life);
-                let text = format!("TF {tf} was freed at {by}, and no consumer there had it");
+                let by = self.life_name(line.life);
+                let what = if line.is_finished {
+                    "freed"
+                } else {
+                    "taken again"
+                };
+                let text = format!("TF {tf} was {what} at {by}, and no consumer there had it");
                 self.contradict(Kind::BadFreed, text, auditor);
             }
         }
     }
 
-    /// Counts a TF whose consumer had not finished with it when the EPN ended.
+    /// Counts a TF whose consumer had not finished with it when the EPN ended, and that no other EPN has finished.
     fn check_held(&self, delivery: &Delivery, auditor: &mut Auditor<'_>) {
-        let is_freed = self.facts.freed.iter().any(|row| row.life == delivery.life);
-        if !delivery.is_held || is_freed || !auditor.audit.is_over {
+        let is_finished = self.facts.handled.iter().any(|line| line.is_finished);
+        if !delivery.is_held || is_finished || !auditor.audit.is_over {
             return;
         }
         if self.evidence.life(delivery.life).was_killed() {

@@ -4,14 +4,21 @@ use crate::taken::Taken;
 use bytes::Bytes;
 use sheaf_node::event::PartEvent;
 use sheaf_node::sink::{DeliverError, Delivery, Patience, Sink};
-use sheaf_protocol::{Tf, crc32c};
+use sheaf_protocol::{RunId, Tf, TfId, Timestamp, crc32c};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 #[derive(Debug, Default)]
 struct State {
     is_down: bool,
     taken: Vec<Taken>,
+    now: Timestamp,
+    /// How long the consumer works on each TF.
+    work: Duration,
+    /// TFs that it works on, with their bytes and the time of the end.
+    working: VecDeque<(Timestamp, RunId, TfId, u64)>,
 }
 
 /// Harness's end of a consumer. Clones are the same consumer.
@@ -21,6 +28,17 @@ pub(crate) struct Consumer(Arc<Mutex<State>>);
 impl Consumer {
     pub(crate) fn set_down(&self, is_down: bool) {
         self.state().is_down = is_down;
+    }
+
+    /// The process of the EPN begins: what the consumer of the former one worked on is gone.
+    pub(crate) fn begin(&self, work: Duration) {
+        let mut state = self.state();
+        state.work = work;
+        state.working.clear();
+    }
+
+    pub(crate) fn set_now(&self, now: Timestamp) {
+        self.state().now = now;
     }
 
     /// Takes everything delivered since the last call.
@@ -66,10 +84,26 @@ impl Sink for Consumer {
             parts: parts.clone(),
             missing: tf.missing.iter().map(|flp| flp.0).collect(),
         });
+        let is_held = !state.work.is_zero();
+        if is_held {
+            let ends = state.now + state.work;
+            let bytes = tf.bytes();
+            state.working.push_back((ends, tf.run, tf.tf, bytes));
+        }
         Ok(Delivery {
             parts,
-            faults: Vec::new(),
+            is_held,
             ..Delivery::default()
         })
+    }
+
+    fn finished(&mut self) -> Option<(RunId, TfId, u64)> {
+        let mut state = self.state();
+        let (ends, run, tf, bytes) = state.working.front().copied()?;
+        if ends > state.now {
+            return None;
+        }
+        state.working.pop_front();
+        Some((run, tf, bytes))
     }
 }

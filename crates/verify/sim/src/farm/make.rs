@@ -289,9 +289,13 @@ impl TortureFarm<'_> {
                 brain.store_first(store.former());
                 SinkHandle::inline_store(store)
             }
-            None => SinkHandle::inline(Box::new(seat.consumer.clone()), QUEUE_TFS),
+            None => {
+                seat.consumer.begin(options.work);
+                SinkHandle::inline(Box::new(seat.consumer.clone()), QUEUE_TFS)
+            }
         };
         let parts = EpnParts {
+            acks_processed: options.ack == Ack::Processed,
             target,
             brain,
             sink,

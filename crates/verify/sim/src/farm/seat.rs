@@ -237,6 +237,7 @@ impl Seat {
     ) -> Result<Turn, Found> {
         let here = self.here(now);
         self.not_before = now + self.turn_every;
+        self.consumer.set_now(now);
         let Some(process) = &mut self.process else {
             return Ok(Turn::Done);
         };
@@ -366,7 +367,7 @@ impl Seat {
             Some(Node::Icn(icn)) => {
                 // The next life of an EPN that stores publishes what is committed to it.
                 let commits = icn.scheduler().map_or(0, Scheduler::commits_open);
-                if commits > COMMITS_MAX as usize && options.ack == Ack::Built {
+                if commits > COMMITS_MAX as usize && options.ack != Ack::Stored {
                     return over("commits to one EPN", commits as u64, COMMITS_MAX.into());
                 }
                 // An EPN that is back keeps its TFs, whatever was assigned elsewhere meanwhile: they are booked on top.

@@ -88,6 +88,7 @@ pub(super) fn options(family: SeedFamily, seed: u64) -> Options {
         | SeedFamily::Replays
         | SeedFamily::Starved
         | SeedFamily::Redelivery
+        | SeedFamily::Processed
         | SeedFamily::Monitor
         | SeedFamily::Writers
         | SeedFamily::Handoff => SeedFamily::Calm,
@@ -112,6 +113,7 @@ pub(super) fn options(family: SeedFamily, seed: u64) -> Options {
         checkpoint_records: checkpoint_records(seed),
         session: Duration::ZERO,
         ack: Ack::Built,
+        work: Duration::ZERO,
         delivery: Delivery::AtMostOnce,
         flps: dice.range(1, 4) as u16,
         epns: dice.range(2, 6) as u16,
@@ -256,6 +258,7 @@ fn sorts(kind: SeedFamily, log: Log, dice: &mut Dice) -> Vec<Sort> {
         | SeedFamily::Replays
         | SeedFamily::Starved
         | SeedFamily::Redelivery
+        | SeedFamily::Processed
         | SeedFamily::Monitor
         | SeedFamily::Writers
         | SeedFamily::Handoff => Vec::new(),

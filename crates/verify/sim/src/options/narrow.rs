@@ -1,6 +1,6 @@
 //! Draws the options of the narrow families: each puts one situation into every seed that a swarm hardly meets.
 
-use super::{Fault, Log, Options};
+use super::{Ack, Fault, Log, Options};
 use crate::dice::Dice;
 use crate::family::SeedFamily;
 use sheaf_protocol::{EpnId, FlpId, NodeId};
@@ -18,6 +18,14 @@ pub(super) fn draw(options: &mut Options, dice: &mut Dice) {
         SeedFamily::Replays => replays(options, dice),
         SeedFamily::Starved => starved(options, dice),
         SeedFamily::Redelivery => redelivery(options, dice),
+        SeedFamily::Processed => {
+            let faults = redelivery(options, dice);
+            options.ack = Ack::Processed;
+            // The last EPN can keep up: it has two TFs at once.
+            let longest = 1000.0 / options.rate_hz.max(50.0);
+            options.work = dice.ms(1, longest as u64);
+            faults
+        }
         _ => return,
     };
     options.faults = faults;

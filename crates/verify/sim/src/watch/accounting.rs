@@ -2,6 +2,7 @@
 
 use super::{Found, found};
 use crate::invariant::Invariant;
+use crate::options::Ack;
 use sheaf_node::event::{MemberEvent, PartEvent};
 use sheaf_protocol::{NodeId, RunId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,6 +120,8 @@ pub(super) struct TfBook {
     pub(super) given_back_by: BTreeSet<(u16, u64)>,
     /// The EPNs, in their lives, whose consumers have the TF, and whether they were told of the mark.
     pub(super) consumed: Vec<((u16, u64), bool)>,
+    /// Whether a consumer that works on TFs has finished with it.
+    pub(super) is_finished: bool,
 }
 
 impl TfBook {
@@ -138,11 +141,15 @@ impl TfBook {
         amendment.or_else(|| Some((self.first.as_ref().filter(is_there)?, false)))
     }
 
-    /// Returns whether a TF was built, and no consumer has it.
-    pub(super) fn is_owed_to_consumer(&self) -> bool {
+    /// Returns whether a TF was built, and no consumer has it, or with ack level `processed` none has finished with it.
+    pub(super) fn is_owed_to_consumer(&self, ack: Ack) -> bool {
         let is_built = self.fate().is_some_and(|fate| fate.at.is_some());
         let is_settled = self.is_abandoned || self.is_given_back;
-        is_built && !is_settled && self.consumed.is_empty()
+        let is_there = match ack {
+            Ack::Built | Ack::Stored => !self.consumed.is_empty(),
+            Ack::Processed => self.is_finished,
+        };
+        is_built && !is_settled && !is_there
     }
 
     /// Notes that the heartbeat calls for the TF.
@@ -234,10 +241,14 @@ impl RunBook {
         named.filter(|(_, book)| book.fate().is_none() && book.named_at.is_some())
     }
 
-    /// Returns the TFs that have no verdict; `with_owed`: and those that were built, and that no consumer has.
-    pub(super) fn unfinished_tfs(&self, with_owed: bool) -> impl Iterator<Item = (u64, &TfBook)> {
-        let owed = self.tfs().filter(move |_| with_owed);
-        let owed = owed.filter(|(_, book)| book.is_owed_to_consumer());
+    /// Returns the TFs that have no verdict; with an ack level, and those that were built and are owed to a consumer.
+    pub(super) fn unfinished_tfs(
+        &self,
+        owed_at: Option<Ack>,
+    ) -> impl Iterator<Item = (u64, &TfBook)> {
+        let owed = self.tfs();
+        let owed =
+            owed.filter(move |(_, book)| owed_at.is_some_and(|ack| book.is_owed_to_consumer(ack)));
         self.undecided_tfs().chain(owed)
     }
 

@@ -73,7 +73,10 @@ impl Watch<'_> {
         if now >= self.stop_at || self.injected.has_source_ended {
             return true;
         }
-        if self.options.kind == SeedFamily::Redelivery {
+        if matches!(
+            self.options.kind,
+            SeedFamily::Redelivery | SeedFamily::Processed
+        ) {
             // No fault hits an FLP there.
             return false;
         }

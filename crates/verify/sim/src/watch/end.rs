@@ -3,7 +3,7 @@
 use super::accounting::{RunBook, TfBook};
 use super::{Found, Watch, found};
 use crate::invariant::Invariant;
-use crate::options::Log;
+use crate::options::{Ack, Log};
 use sheaf_protocol::{NodeId, Role, Timestamp};
 
 impl Watch<'_> {
@@ -61,8 +61,8 @@ impl Watch<'_> {
                 if book.named_at.is_none_or(|at| at > until) {
                     continue;
                 }
-                if book.is_owed_to_consumer() {
-                    let detail = format!("TF {tf} is {fate}, and no EPN has delivered it since");
+                if book.is_owed_to_consumer(self.options.ack) {
+                    let detail = format!("TF {tf} is {fate}, and is owed to a consumer since");
                     return found(Invariant::Live, tf, detail);
                 }
                 let holder = book.made.iter().find(|part| {
@@ -102,7 +102,7 @@ impl Watch<'_> {
                         );
                     }
                     None => {}
-                    Some(fate) if book.is_owed_to_consumer() => {
+                    Some(fate) if book.is_owed_to_consumer(Ack::Built) => {
                         return found(
                             Invariant::Clean,
                             tf,

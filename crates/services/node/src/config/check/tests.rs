@@ -114,6 +114,27 @@ fn what_is_stored_is_not_delivered_again() {
 }
 
 #[test]
+fn what_is_processed_needs_a_sink_that_sees_the_end_and_delivery_at_least_once() {
+    let farm = |delivery, sink| {
+        format!(
+            "[icn]\ndelivery = \"{delivery}\"\n[epn]\nack = \"processed\"\n[epn.sink]\nkind = \"{sink}\"\n\
+             path = \"/tmp/s\"\n"
+        )
+    };
+    check(&farm("at-least-once", "shm"), "");
+    check(
+        &farm("at-most-once", "shm"),
+        "f:2: icn.delivery: found \"at-most-once\", expected \"at-least-once\" with epn.ack = \"processed\": a TF whose \
+         EPN dies is built again",
+    );
+    check(
+        &farm("at-least-once", "unix"),
+        "f:4: epn.ack: found \"processed\", expected \"built\" for epn.sink.kind = \"unix\": the sink shm alone knows \
+         when a consumer has finished",
+    );
+}
+
+#[test]
 fn rates_and_weights_are_numbers_above_zero() {
     check(
         "[flp]\nrate_hz = -100.0\n[epn]\nweight = 0\nqueue_tfs = 0\n",

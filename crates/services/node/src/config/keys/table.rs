@@ -169,7 +169,8 @@ keys! {
         queue_tfs: "TFs", whole(1, MAX, " TF");
         /// When a TF counts as built: "built", when it is in memory, or "stored", when it is on the disk under a
         /// name that no consumer reads; the commit publishes it, after a crash in the next life of the EPN.
-        /// "stored" needs the sink file or writers.
+        /// "stored" needs the sink file or writers. With "processed" a TF counts as built in memory, and FLPs hold it until
+        /// its consumer has finished with it; it needs the sink shm and icn.delivery = "at-least-once".
         ack: "";
         /// Where the EPN serves metrics, as HOST:PORT. EPNs on one machine need one each: --metrics.
         metrics: "", sample r#""127.0.0.1:9102""#;

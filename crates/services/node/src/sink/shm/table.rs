@@ -79,6 +79,10 @@ impl SinkKind for ShmSink {
         true
     }
 
+    fn sees_the_end(&self) -> bool {
+        true
+    }
+
     /// Of one consumer a socket, the rings, and a product that is just read.
     fn descriptors_max(&self) -> usize {
         let files = self.write.as_ref().map_or(0, StreamsSink::files_max);

@@ -21,6 +21,10 @@ struct Test {
 }
 
 fn test(queue_tfs: u32, config: &ShmSink) -> Test {
+    test_at(Ack::Built, queue_tfs, config)
+}
+
+fn test_at(ack: Ack, queue_tfs: u32, config: &ShmSink) -> Test {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let path_of_config = path.clone();
@@ -30,7 +34,10 @@ fn test(queue_tfs: u32, config: &ShmSink) -> Test {
     });
     let (memory, registry) = (memory(), Arc::<Registry>::default());
     let (wake, wakes) = wakes();
-    let opening = opening(queue_tfs, memory.clone(), registry.clone(), wake);
+    let opening = Opening {
+        ack,
+        ..opening(queue_tfs, memory.clone(), registry.clone(), wake)
+    };
     let sink = open(&config, opening).unwrap();
     Test {
         sink,
@@ -181,6 +188,57 @@ fn what_a_dead_consumer_has_not_taken_goes_to_the_next_in_order() {
         test.expect_freed();
     }
     assert_eq!(test.memory.arena.used_bytes(), 0);
+}
+
+#[test]
+fn at_ack_level_processed_another_consumer_gets_what_a_dead_one_had() {
+    let mut test = test_at(Ack::Processed, 1, &patient());
+    let mut consumer = test.consumer();
+    test.offer(7..8);
+    let taken = next(&mut consumer);
+    assert!(!taken.is_redelivered);
+    test.expect_taken(7);
+    consumer.die();
+    let mut consumer = test.consumer();
+    let again = next(&mut consumer);
+    assert_eq!((again.tf, again.is_redelivered), (TfId(7), true));
+    let event = test.wakes.next(&mut test.sink);
+    assert!(
+        matches!(event, SinkEvent::TakenAgain { tf: TfId(7), .. }),
+        "{event:?}"
+    );
+    drop(again);
+    test.expect_freed();
+    // What a dead process holds is no return.
+    drop(taken);
+    // It is finished, and the next TF is new.
+    test.offer(8..9);
+    assert!(!next(&mut consumer).is_redelivered);
+    test.expect_taken(8);
+    test.expect_freed();
+    assert_eq!(test.memory.arena.used_bytes(), 0);
+}
+
+#[test]
+fn a_tf_with_which_three_consumers_have_died_goes_to_no_other() {
+    let mut test = test_at(Ack::Processed, 2, &patient());
+    test.offer(0..2);
+    let mut had = Vec::new();
+    for deaths in 0..3 {
+        let mut consumer = test.consumer();
+        let taken = next(&mut consumer);
+        assert_eq!((taken.tf, taken.is_redelivered), (TfId(0), deaths > 0));
+        if deaths == 0 {
+            test.expect_taken(0);
+        } else {
+            let event = test.wakes.next(&mut test.sink);
+            assert!(matches!(event, SinkEvent::TakenAgain { .. }), "{event:?}");
+        }
+        consumer.die();
+        had.push(taken);
+    }
+    test.expect_freed();
+    assert_eq!(next(&mut test.consumer()).tf, TfId(1));
 }
 
 #[test]
