@@ -28,7 +28,7 @@ pub(super) const POLICY: Registration = Registration {
 /// independent tasks onto heterogeneous computing systems", J. Parallel Distrib. Comput. 59, 1999, section 3, with the
 /// times measured ([`Measured`]) instead of given. It finds slow links and slow machines by itself. A target counts as
 /// an average one until it is measured over [`JOBS_MIN`](Self::JOBS_MIN) jobs, and while it differs from the average
-/// by less than a quarter: equal targets get equal shares then. So does one that has not finished a job in the last
+/// by less than a quarter, or by less than a millisecond for the job: equal targets get equal shares then. So does one that has not finished a job in the last
 /// [`STALE_AFTER`](Self::STALE_AFTER), nor in [`STALE_AFTER_JOBS`](Self::STALE_AFTER_JOBS) times the time that one
 /// takes it, so that one hiccup does not shut it out for ever. Takes O(n).
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,10 @@ pub struct EarliestFinish {
     /// Target of the last choice.
     last: TargetId,
 }
+
+/// Difference of two times of a job that counts: a millisecond, in ns × MiB. Where jobs take less, the processor that a
+/// process happens to get differs by more from one to the next.
+const NOTICED_NS_MIB: u128 = 1_000_000 << 20;
 
 /// Pace of a target in ns per MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +49,14 @@ struct Pace {
 }
 
 impl Pace {
-    /// Whether it differs from that of the farm by more than equal targets do that are measured over ten jobs. Below
-    /// that a farm of equal targets would give most jobs to the one that was lucky last.
-    fn is_unlike(self, average: Self) -> bool {
+    /// Whether it differs from that of the farm by more than equal targets do that are measured over ten jobs, and by
+    /// a time that counts for a job of `bytes`. Below that a farm of equal targets would give most jobs to the one that
+    /// was lucky last.
+    fn is_unlike(self, average: Self, bytes: u64) -> bool {
         let sum = |pace: Self| u128::from(pace.transfer) + u128::from(pace.processing);
         let (own, average) = (sum(self), sum(average));
-        own * 5 < average * 4 || own * 4 > average * 5
+        let is_far = own * 5 < average * 4 || own * 4 > average * 5;
+        is_far && own.abs_diff(average) * u128::from(bytes) >= NOTICED_NS_MIB
     }
 }
 
@@ -89,7 +95,7 @@ impl Policy for EarliestFinish {
         let targets = view.targets().iter().zip(view.measured());
         let fitting = targets.filter(|(target, _)| target.fits(job));
         let rank = |target: &TargetLoad, measured: &Measured| {
-            let pace = pace(now, measured).filter(|pace| pace.is_unlike(average));
+            let pace = pace(now, measured).filter(|pace| pace.is_unlike(average, job.bytes));
             let finish = finish(target, job, pace.unwrap_or(average));
             let turn = target.id.0.wrapping_sub(self.last.0).wrapping_sub(1);
             (finish, target.booked_slots, turn, target.id)
@@ -188,12 +194,16 @@ mod tests {
     }
 
     /// Counts how many of `jobs` go where `later` than they were measured, none of them finished meanwhile.
-    fn shares(mut view: LoadView, jobs: u32, later: Duration) -> Vec<u32> {
+    fn shares(view: LoadView, jobs: u32, later: Duration) -> Vec<u32> {
+        shares_of(&JOB, view, jobs, later)
+    }
+
+    fn shares_of(job: &Job<'_>, mut view: LoadView, jobs: u32, later: Duration) -> Vec<u32> {
         let now = MEASURED + later;
         let mut policy = EarliestFinish::default();
         for _ in 0..jobs {
-            let target = policy.choose(now, &JOB, &view).expect("room for all");
-            view.book(target, JOB.bytes);
+            let target = policy.choose(now, job, &view).expect("room for all");
+            view.book(target, job.bytes);
         }
         view.targets()
             .iter()
@@ -230,6 +240,22 @@ mod tests {
             shares(farm(&[(1, 10), (1, 20), (1, 10)]), 25, now),
             [10, 5, 10]
         );
+    }
+
+    #[test]
+    fn times_that_differ_by_less_than_a_millisecond_are_equal() {
+        let (now, view) = (Duration::from_secs(1), farm(&[(2, 4), (2, 8), (2, 2)]));
+        let job = |bytes| Job { bytes, ..JOB };
+        // The average is 6.67 ms for a MiB; the target that is farthest from it is so by 3.33.
+        let small = job((1 << 20) * 29 / 100);
+        assert_eq!(
+            shares_of(&small, view.clone(), 12, now),
+            [4, 4, 4],
+            "0.97 ms"
+        );
+        let large = job((1 << 20) * 31 / 100);
+        let shares = shares_of(&large, view, 12, now);
+        assert!(shares[1] < shares[0], "1.03 ms: {shares:?}");
     }
 
     #[test]
