@@ -28,9 +28,10 @@ pub(super) const POLICY: Registration = Registration {
 /// independent tasks onto heterogeneous computing systems", J. Parallel Distrib. Comput. 59, 1999, section 3, with the
 /// times measured ([`Measured`]) instead of given. It finds slow links and slow machines by itself. A target counts as
 /// an average one until it is measured over [`JOBS_MIN`](Self::JOBS_MIN) jobs, and while it differs from the average
-/// by less than a quarter, or by less than a millisecond for the job: equal targets get equal shares then. So does one that has not finished a job in the last
-/// [`STALE_AFTER`](Self::STALE_AFTER), nor in [`STALE_AFTER_JOBS`](Self::STALE_AFTER_JOBS) times the time that one
-/// takes it, so that one hiccup does not shut it out for ever. Takes O(n).
+/// by less than a quarter, or by less than a millisecond for the job: equal targets get equal shares then. So does one
+/// that has not finished a job in the last [`STALE_AFTER`](Self::STALE_AFTER), nor in
+/// [`STALE_AFTER_JOBS`](Self::STALE_AFTER_JOBS) times the time that one takes it, so that one hiccup does not shut it
+/// out for ever. Takes O(n).
 #[derive(Clone, Copy, Debug)]
 pub struct EarliestFinish {
     /// Target of the last choice.
