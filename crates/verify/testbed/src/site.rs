@@ -321,10 +321,22 @@ mod tests {
         let names: Vec<String> = site.layout.namespaces().map(str::to_owned).collect();
         assert_eq!(names.len(), 2 + 2 + 1 + 1);
         let mut command = site.command(site.server(1), "cat");
-        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // It is in the namespace when it answers.
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(b"?").unwrap();
+        let mut answer = [0];
+        child
+            .stdout
+            .take()
+            .unwrap()
+            .read_exact(&mut answer)
+            .unwrap();
         drop(site);
         // The site has killed it: its input is still open.
         assert!(!child.wait().unwrap().success());
+        drop(input);
         for name in names {
             assert!(!Path::new("/run/netns").join(&name).exists(), "{name}");
         }
