@@ -11,6 +11,7 @@ mod events;
 mod gateway;
 mod marked;
 mod metrics;
+mod systems;
 
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
@@ -72,6 +73,11 @@ const PAGES: &[Page] = &[
         name: "metrics",
         file: "docs/reference/metrics.md",
         content: Content::Tables(metrics::tables),
+    },
+    Page {
+        name: "systems",
+        file: "docs/explanation/simulator.md",
+        content: Content::Tables(systems::tables),
     },
     Page {
         name: "backends",

@@ -8,18 +8,18 @@ use crate::compare::{self, FigureOf, GOODPUT, P99, describe, key};
 use crate::results::Results;
 use serde::Serialize;
 use sheaf_figures::stat;
-use sheaf_sim::summary::Kind;
-use std::fmt::Write as _;
+use sheaf_sim::summary::{Kind, Point};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Error that the simulator is meant to stay below, in percent.
-pub const LIMIT_PERCENT: f64 = 10.0;
+mod page;
+pub use page::{markdown, table};
 
 /// One figure of one point, measured and simulated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Deviation {
-    /// `loss_percent`, `goodput_mbit_s`, `latency_us_p50`, `latency_us_p90` or `latency_us_p99`.
+    /// `loss_percent`, `goodput_mbit_s`, `latency_us_p50`, `latency_us_p90`, `latency_us_p99`, `wait_us_p50` or
+    /// `wait_us_p90`.
     pub figure: &'static str,
     /// Median of the live runs.
     pub live: f64,
@@ -37,12 +37,25 @@ pub struct Deviation {
 pub struct Pair {
     /// Name of the point and its parameters.
     pub point: String,
+    /// Row of the live point.
+    #[serde(skip)]
+    pub asked: Point,
     /// Live runs.
     pub n_live: u32,
+    /// Live runs that do not count.
+    pub n_rejected: u32,
     /// Simulated runs.
     pub n_simulated: u32,
-    /// Figures.
+    /// Figures; waits only of a point whose consumers take time.
     pub figures: Vec<Deviation>,
+}
+
+impl Pair {
+    /// Returns the figure of that name, if the point has it.
+    #[must_use]
+    pub fn figure(&self, name: &str) -> Option<&Deviation> {
+        self.figures.iter().find(|one| one.figure == name)
+    }
 }
 
 /// One figure over all points.
@@ -50,47 +63,116 @@ pub struct Pair {
 pub struct Overall {
     /// The figure.
     pub figure: &'static str,
+    /// Error that the simulator is meant to stay within, in percent or percentage points.
+    pub aim: f64,
+    /// Points that have the figure.
+    pub points: usize,
     /// Median of the errors, without their signs.
     pub median: f64,
     /// The largest of them,
     pub worst: f64,
     /// and the point that has it.
     pub worst_point: String,
-    /// Points within [`LIMIT_PERCENT`].
+    /// Points within the aim.
     pub within: usize,
 }
 
 /// The error of the simulator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Calibration {
-    /// Version of this schema: 1.
+    /// Version of this schema: 2.
     pub version: u32,
-    /// Bound of the errors, in percent or percentage points.
-    pub limit_percent: f64,
     /// Points that were both measured and simulated.
     pub pairs: Vec<Pair>,
     /// Every figure over all of them.
     pub overall: Vec<Overall>,
     /// Points without a counterpart.
     pub unpaired: Vec<String>,
+    /// Live points of which no run counts.
+    pub rejected: Vec<String>,
     /// In plain words.
     pub verdict: String,
 }
 
-const FIGURES: [FigureOf; 5] = [
-    compare::LOSS,
-    GOODPUT,
-    (
-        "latency_us_p50",
-        |run| run.latency_us.p50,
-        |point| point.latency_us.p50,
-    ),
-    (
-        "latency_us_p90",
-        |run| run.latency_us.p90,
-        |point| point.latency_us.p90,
-    ),
-    P99,
+/// Figure that is compared.
+struct Figure {
+    of: FigureOf,
+    /// Short name, unit, and how many of its units are one of that.
+    shown: (&'static str, &'static str, f64),
+    /// Error that the simulator is meant to stay within.
+    aim: f64,
+    /// Whether a point has it.
+    is_of: fn(&Point) -> bool,
+}
+
+fn always(_: &Point) -> bool {
+    true
+}
+
+fn has_waits(point: &Point) -> bool {
+    point.wait_us.is_some() && point.load.is_some()
+}
+
+const MS: f64 = 1e-3;
+const FIGURES: [Figure; 7] = [
+    Figure {
+        of: compare::LOSS,
+        shown: ("loss", "%", 1.0),
+        aim: 1.0,
+        is_of: always,
+    },
+    Figure {
+        of: GOODPUT,
+        shown: ("goodput", "Mbit/s", 1.0),
+        aim: 2.0,
+        is_of: always,
+    },
+    Figure {
+        of: (
+            "latency_us_p50",
+            |run| run.latency_us.p50,
+            |point| point.latency_us.p50,
+        ),
+        shown: ("p50", "ms", MS),
+        aim: 10.0,
+        is_of: always,
+    },
+    Figure {
+        of: (
+            "latency_us_p90",
+            |run| run.latency_us.p90,
+            |point| point.latency_us.p90,
+        ),
+        shown: ("p90", "ms", MS),
+        aim: 10.0,
+        is_of: always,
+    },
+    Figure {
+        of: P99,
+        shown: ("p99", "ms", MS),
+        aim: 10.0,
+        is_of: always,
+    },
+    Figure {
+        of: (
+            "wait_us_p50",
+            |run| run.waits.as_ref().map_or(0.0, |waits| waits.wait.us.p50),
+            |point| point.wait_us.as_ref().map_or(0.0, |wait| wait.p50),
+        ),
+        shown: ("wait p50", "ms", MS),
+        aim: 15.0,
+        is_of: has_waits,
+    },
+    Figure {
+        of: (
+            "wait_us_p90",
+            |run| run.waits.as_ref().map_or(0.0, |waits| waits.wait.us.p90),
+            |point| point.wait_us.as_ref().map_or(0.0, |wait| wait.p90),
+        ),
+        shown: ("wait p90", "ms", MS),
+        aim: 15.0,
+        is_of: has_waits,
+    },
 ];
 const LOSS: &str = compare::LOSS.0;
 
@@ -137,21 +219,29 @@ pub fn of(results: &Results, folder: &Path) -> Result<Calibration, CalibrateErro
             simulated: of_kind(Kind::Sim).count(),
         });
     }
-    unpaired.extend(left.into_iter().map(|at| describe(&points[at])));
-    let overall: Vec<Overall> = (0..FIGURES.len()).map(|at| over_all(&pairs, at)).collect();
+    let rejected = of_kind(Kind::Live).filter(|at| points[*at].n == 0);
+    let rejected: Vec<String> = rejected.map(|at| describe(&points[at])).collect();
+    // The counterpart of a point without a run that counts is not missing.
+    let left = left.into_iter().map(|at| describe(&points[at]));
+    unpaired.extend(left.filter(|point| !rejected.contains(point)));
+    let overall: Vec<Overall> = FIGURES
+        .iter()
+        .filter_map(|figure| over_all(&pairs, figure))
+        .collect();
     Ok(Calibration {
-        version: 1,
-        limit_percent: LIMIT_PERCENT,
-        verdict: verdict(&overall, pairs.len()),
+        version: 2,
+        verdict: verdict(&overall),
         overall,
         pairs,
         unpaired,
+        rejected,
     })
 }
 
 fn pair(results: &Results, live: usize, simulated: usize) -> Pair {
     let points = &results.summary.points;
-    let deviation = |(figure, of_run, of_point): FigureOf| {
+    let deviation = |of: &Figure| {
+        let (figure, of_run, of_point) = of.of;
         let values = |at: usize| -> Vec<f64> {
             let runs: Vec<f64> = results.valid_runs(at).map(of_run).collect();
             if runs.is_empty() {
@@ -175,8 +265,14 @@ fn pair(results: &Results, live: usize, simulated: usize) -> Pair {
     Pair {
         point: describe(&points[live]),
         n_live: points[live].n,
+        n_rejected: points[live].n_rejected,
         n_simulated: points[simulated].n,
-        figures: FIGURES.into_iter().map(deviation).collect(),
+        figures: FIGURES
+            .iter()
+            .filter(|figure| (figure.is_of)(&points[live]))
+            .map(deviation)
+            .collect(),
+        asked: points[live].clone(),
     }
 }
 
@@ -192,33 +288,45 @@ fn error(figure: &str, live: f64, simulated: f64) -> Option<f64> {
     }
 }
 
-/// The figure at `at` of all pairs. An error that is no number counts as the largest.
-fn over_all(pairs: &[Pair], at: usize) -> Overall {
-    let size = |pair: &Pair| pair.figures[at].error.map_or(f64::INFINITY, f64::abs);
-    let sizes: Vec<f64> = pairs.iter().map(size).collect();
-    let worst = pairs.iter().max_by(|a, b| size(a).total_cmp(&size(b)));
-    Overall {
-        figure: FIGURES[at].0,
+/// The figure of all pairs that have it; `None` if none has. An error that is no number counts as the largest.
+fn over_all(pairs: &[Pair], figure: &Figure) -> Option<Overall> {
+    let name = figure.of.0;
+    let size = |one: &Deviation| one.error.map_or(f64::INFINITY, f64::abs);
+    let sized = pairs
+        .iter()
+        .filter_map(|pair| Some((pair, size(pair.figure(name)?))));
+    let sized: Vec<(&Pair, f64)> = sized.collect();
+    let (worst_pair, worst) = sized.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let sizes: Vec<f64> = sized.iter().map(|(_, size)| *size).collect();
+    Some(Overall {
+        figure: name,
+        aim: figure.aim,
+        points: sizes.len(),
         median: stat::quantile(&sizes, 0.5).unwrap_or(0.0),
-        worst: worst.map_or(0.0, size),
-        worst_point: worst.map_or(String::new(), |pair| pair.point.clone()),
-        within: sizes.iter().filter(|size| **size < LIMIT_PERCENT).count(),
-    }
+        worst,
+        worst_point: worst_pair.point.clone(),
+        within: sizes.iter().filter(|size| **size <= figure.aim).count(),
+    })
 }
 
-fn verdict(overall: &[Overall], points: usize) -> String {
+fn verdict(overall: &[Overall]) -> String {
     let names = |is_wanted: &dyn Fn(&&Overall) -> bool| {
         let named = overall.iter().filter(is_wanted);
-        let names: Vec<&str> = named.map(|one| one.figure).collect();
+        let names: Vec<String> = named
+            .map(|one| {
+                let unit = if one.figure == LOSS { "points" } else { "%" };
+                format!("{} ({} {unit})", one.figure, one.aim)
+            })
+            .collect();
         names.join(", ")
     };
-    let every = names(&|one| one.within == points);
-    let most = names(&|one| one.within < points && one.median < LIMIT_PERCENT);
-    let not = names(&|one| one.within < points && one.median >= LIMIT_PERCENT);
+    let every = names(&|one| one.within == one.points);
+    let most = names(&|one| one.within < one.points && one.median <= one.aim);
+    let not = names(&|one| one.within < one.points && one.median > one.aim);
     let parts = [
-        ("below 10 % at every point", every),
-        ("below 10 % in the median and not at every point", most),
-        ("not below 10 %", not),
+        ("within the aim at every point", every),
+        ("within it in the median and not at every point", most),
+        ("not within it", not),
     ];
     let told = parts.into_iter().filter(|(_, names)| !names.is_empty());
     let told: Vec<String> = told
@@ -229,13 +337,8 @@ fn verdict(overall: &[Overall], points: usize) -> String {
 
 /// How a figure is shown: its short name, its unit, and how many of its units are one of that.
 pub(crate) fn shown(figure: &str) -> (&'static str, &'static str, f64) {
-    match figure {
-        LOSS => ("loss", "%", 1.0),
-        "goodput_mbit_s" => ("goodput", "Mbit/s", 1.0),
-        "latency_us_p50" => ("p50", "ms", 1e-3),
-        "latency_us_p90" => ("p90", "ms", 1e-3),
-        _ => ("p99", "ms", 1e-3),
-    }
+    let known = FIGURES.iter().find(|known| known.of.0 == figure);
+    known.map_or(("", "", 1.0), |known| known.shown)
 }
 
 /// An error with its unit.
@@ -245,51 +348,6 @@ pub(crate) fn told(figure: &str, error: Option<f64>) -> String {
         (Some(error), LOSS) => format!("{error:+.2} pp"),
         (Some(error), _) => format!("{error:+.1} %"),
     }
-}
-
-/// The calibration as a table of text.
-#[must_use]
-pub fn table(calibration: &Calibration) -> String {
-    let mut text = String::new();
-    for pair in &calibration.pairs {
-        let _ = writeln!(
-            text,
-            "{}, n {} live, {} simulated",
-            pair.point, pair.n_live, pair.n_simulated
-        );
-        for one in &pair.figures {
-            let (name, unit, factor) = shown(one.figure);
-            let [low, high] = one.live_range;
-            let _ = writeln!(
-                text,
-                "  {name:<8} live {:>9.3} ({:.3} to {:.3}) {unit:<6} simulated {:>9.3}  error {:>9}",
-                one.live * factor,
-                low * factor,
-                high * factor,
-                one.simulated * factor,
-                told(one.figure, one.error)
-            );
-        }
-    }
-    let _ = writeln!(text, "over {} points:", calibration.pairs.len());
-    for one in &calibration.overall {
-        let unit = if one.figure == LOSS { "pp" } else { "%" };
-        let _ = writeln!(
-            text,
-            "  {:<8} median error {:>7.2} {unit:<2} worst {:>8.2} {unit:<2} ({}), {} of {} below 10",
-            shown(one.figure).0,
-            one.median,
-            one.worst,
-            one.worst_point,
-            one.within,
-            calibration.pairs.len()
-        );
-    }
-    for point in &calibration.unpaired {
-        let _ = writeln!(text, "no counterpart: {point}");
-    }
-    let _ = writeln!(text, "{}", calibration.verdict);
-    text
 }
 
 #[cfg(test)]
@@ -346,8 +404,8 @@ mod tests {
         assert_eq!(found.unpaired.len(), 1);
         assert_eq!(
             found.verdict,
-            "below 10 % at every point: loss_percent, goodput_mbit_s, latency_us_p90, latency_us_p99; \
-             below 10 % in the median and not at every point: latency_us_p50"
+            "within the aim at every point: loss_percent (1 points), goodput_mbit_s (2 %), latency_us_p90 (10 %), \
+             latency_us_p99 (10 %); within it in the median and not at every point: latency_us_p50 (10 %)"
         );
         let text = table(&found);
         assert!(text.contains("no counterpart: alone ("), "{text}");
@@ -363,6 +421,45 @@ mod tests {
         assert_eq!(found.pairs[0].figures[1].error, None);
         assert_eq!(found.overall[1].within, 0);
         assert_eq!(found.overall[2].within, 1);
+    }
+
+    #[test]
+    fn waits_are_compared_where_consumers_take_time_and_rejected_points_are_told() {
+        use sheaf_sim::summary::Latency;
+        let waiting = |mut points: [Point; 2]| {
+            for (point, p90) in points.iter_mut().zip([2000.0, 2200.0]) {
+                point.load = Some(0.5);
+                point.wait_us = Some(Latency {
+                    p90,
+                    ..Latency::default()
+                });
+            }
+            points
+        };
+        let mut points = both("a", [0.0; 3], [0.0; 3]).to_vec();
+        points.extend(waiting(both("b", [0.0; 3], [0.0; 3])));
+        let mut rejected = both("c", [0.0; 3], [0.0; 3]);
+        (rejected[0].n, rejected[0].n_rejected) = (0, 3);
+        points.extend(rejected);
+        let found = of(&results(points), Path::new("x")).unwrap();
+        let [a, b] = found.pairs.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert!(a.figure("wait_us_p90").is_none());
+        let wait = b.figure("wait_us_p90").unwrap();
+        assert_eq!(wait.error, Some(10.0));
+        let overall = found.overall.last().unwrap();
+        assert_eq!(
+            (overall.figure, overall.points, overall.within),
+            ("wait_us_p90", 1, 1)
+        );
+        assert_eq!((found.rejected.len(), found.unpaired.len()), (1, 0));
+        let page = markdown(&results(Vec::new()), &found);
+        assert!(
+            page.contains("| wait p90 | 1 | 10 % | 10 % | 15 % | 1 of 1 |"),
+            "{page}"
+        );
+        assert!(page.contains("No run counts: c ("), "{page}");
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub(crate) fn describe(point: &Point) -> String {
         name(point),
         point.flps,
         point.epns,
-        point.rate_hz,
+        (point.rate_hz * 1000.0).round() / 1000.0,
         point.bytes,
         point.mode
     )

@@ -1,6 +1,7 @@
 //! A farm of real processes: started, heard, signalled, started again, ended, and never left behind.
 
 mod address;
+pub(crate) mod consumers;
 mod distant;
 mod error;
 mod watch;
@@ -8,6 +9,7 @@ mod watch;
 use crate::shape::{CERTIFICATES, Clocks, Consumer, Ground, Shape};
 use address::Plan;
 pub(crate) use address::Spot;
+use consumers::{ConsumerProcess, Work};
 use distant::FarEnd;
 pub(crate) use error::FarmError;
 use rustix::process::Signal;
@@ -56,6 +58,10 @@ pub(crate) struct Site {
     pub(crate) spots: BTreeMap<NodeId, Spot>,
     /// How often the ICN tells how its nodes do, in ms.
     pub(crate) status_ms: u64,
+    /// Weight of each EPN; 1 of those behind the last.
+    pub(crate) weights: Vec<f64>,
+    /// Work of the consumers of the EPNs, if these hold TFs.
+    pub(crate) work: Option<Work>,
 }
 
 /// A farm. When it is dropped no process of it lives on.
@@ -76,6 +82,8 @@ pub(crate) struct Farm {
     config: FarmConfig,
     plan: Plan,
     folder: Folder,
+    weights: Vec<f64>,
+    consumers: Vec<ConsumerProcess>,
     _network: Option<Network>,
 }
 
@@ -120,6 +128,8 @@ impl Farm {
             config,
             plan,
             folder,
+            weights: Vec::new(),
+            consumers: Vec::new(),
             _network: network,
         };
         let nodes = farm.all_nodes();
@@ -154,10 +164,15 @@ impl Farm {
             config,
             plan,
             folder,
+            weights: site.weights,
+            consumers: Vec::new(),
             _network: None,
         };
         for session in farm.sessions() {
             hosts::begin_run(&session)?;
+        }
+        if let Some(work) = &site.work {
+            farm.start_consumers(work)?;
         }
         for node in farm.all_nodes() {
             farm.launch(node)?;
@@ -292,6 +307,10 @@ impl Farm {
             config.icn.address.clone_from(icn);
         }
         config.epn.advertise.clone_from(&spot.advertise);
+        if node.role == Role::Epn {
+            let weight = self.weights.get(usize::from(node.index));
+            config.epn.weight = weight.copied().unwrap_or(config.epn.weight);
+        }
         let keepers = self.plan.keeper_relays(node);
         if !keepers.is_empty() {
             let addresses = keepers.iter().map(|relay| relay.address().to_owned());
@@ -533,6 +552,7 @@ impl Farm {
         for life in self.lives.iter_mut() {
             life.process.finish_output();
         }
+        self.end_consumers();
         self.fetch_logs();
         Ok(())
     }

@@ -4,7 +4,11 @@ use crate::experiment::result::RunResult;
 use crate::experiment::store::{self, ReadError};
 use serde::Deserialize;
 use sheaf_sim::summary::{Kind, Point, Summary};
+use std::fmt::Write as _;
 use std::path::Path;
+
+/// Most characters of the line of a command.
+const COMMAND_MAX: usize = 118;
 
 /// A summary, and the runs that it was made of if they are there.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,6 +131,42 @@ pub fn kind(source: Kind) -> &'static str {
 #[must_use]
 pub fn offered_mbit_s(point: &Point) -> f64 {
     f64::from(point.flps) * point.bytes as f64 * 8.0 * point.rate_hz / 1e6
+}
+
+/// Returns the question of results and where they come from, in Markdown: command, machine, version.
+pub(crate) fn origin(results: &Results) -> String {
+    let summary = &results.summary;
+    let mut text = String::new();
+    if !results.question.is_empty() {
+        let _ = writeln!(text, "{}\n", results.question);
+    }
+    let known = |key: &str| {
+        summary
+            .provenance
+            .get(key)
+            .map_or("unknown", String::as_str)
+    };
+    // The program may lie anywhere: its name is what matters.
+    let command = known("command").replace('`', "'");
+    let words = command.split_once(' ').map_or("", |(_, words)| words);
+    let command: String = format!("sheaf {words}").chars().take(COMMAND_MAX).collect();
+    let _ = writeln!(text, "```console\n$ {command}\n```\n");
+    let reference = match results.reference.as_str() {
+        "" => "none",
+        reference => reference,
+    };
+    let _ = writeln!(
+        text,
+        "Machine: {}, {}; version {}, commit {}. Published values: {reference}.\n",
+        known("machine"),
+        known("kernel"),
+        known("version"),
+        known("commit"),
+    );
+    if summary.provenance.contains_key("quick") {
+        text += "Runs were cut short (`--quick`): what is measured over seconds is not to be relied on.\n\n";
+    }
+    text
 }
 
 #[cfg(test)]

@@ -13,8 +13,11 @@ mod oracle;
 mod point;
 mod queue;
 mod record;
+mod stale;
+pub mod systems;
 mod tally;
 
+pub use draw::TimeDraw;
 pub use point::{PointRun, run_point};
 pub use record::{Fate, TfRecord};
 pub use tally::Run;

@@ -2,14 +2,16 @@
 //!
 //! [`ExperimentFile`] is the one reader of such files. The keys of a farm are those of [`Scenario`], and they stand in
 //! layers: at the top of the file, where all points share them, in a `[[point]]`, in a `[[variant]]` that is combined
-//! with every point, and as lists in `[matrix]`. A layer says some of the keys and replaces those of the layers before
+//! with every point, and as lists in `[matrix]`; `[[sample]]` draws points by lot. A layer says some of the keys and replaces those of the layers before
 //! it, table by table. A file without points is one point. All keys are in `docs/how-to/lab.md`, "Experiments".
 
 mod layer;
 mod matrix;
+mod sample;
 mod settings;
 
 pub use matrix::Matrix;
+pub use sample::Sample;
 pub use settings::{Chaos, LiveSettings, Machine};
 
 use crate::scenario::{Scenario, ScenarioError};
@@ -45,6 +47,8 @@ pub struct ExperimentFile {
     pub chaos: Option<Chaos>,
     /// Variants combined with every point and variant.
     pub matrix: Matrix,
+    /// Points that are drawn by lot, beside those of the file.
+    pub samples: Vec<Sample>,
     /// Whether keys that all points share stand in `[base]` or `[scenario]`, as in files of before the one schema.
     pub has_former_tables: bool,
     /// Which of name and question the file does not say.
@@ -105,6 +109,11 @@ impl ExperimentFile {
             Around::deserialize(toml::Deserializer::from(Spanned::new(span.clone(), around)))?;
         let matrix = layer::table(&mut top, "matrix")?;
         let matrix = matrix.map(Matrix::of).transpose()?.unwrap_or_default();
+        let samples = layer::list(&mut top, "sample")?;
+        let samples = samples
+            .into_iter()
+            .map(Sample::of)
+            .collect::<Result<_, _>>()?;
         let points = layer::list(&mut top, "point")?;
         let variants = layer::list(&mut top, "variant")?;
         let former = layer::table(&mut top, "scenario")?;
@@ -140,6 +149,7 @@ impl ExperimentFile {
             machine: around.machine,
             chaos: around.chaos,
             matrix,
+            samples,
             has_former_tables,
             unsaid,
             common: common.into_table(),
@@ -169,7 +179,11 @@ impl ExperimentFile {
     /// [`ScenarioError::Value`] for too many points or a trace without sense, and [`ScenarioError::Read`].
     pub fn points(&self, folder: &Path, points_max: usize) -> Result<Vec<Scenario>, ScenarioError> {
         let axes = self.matrix.axes()?;
-        let lists = [self.points.len().max(1), self.variants.len().max(1)];
+        let mut points = self.points.clone();
+        for sample in &self.samples {
+            points.extend(sample.draw(|point| self.offered_mbit_s(point, folder))?);
+        }
+        let lists = [points.len().max(1), self.variants.len().max(1)];
         let count = axes
             .iter()
             .map(matrix::Axis::len)
@@ -180,7 +194,7 @@ impl ExperimentFile {
             return Err(ScenarioError::value("matrix", count, &expected));
         }
         let mut tables = Vec::new();
-        for point in or_one(&self.points) {
+        for point in or_one(&points) {
             let of_point = or_one(&self.variants).into_iter();
             tables.extend(of_point.map(|variant| self.combine(&point, &variant)));
         }
@@ -204,6 +218,12 @@ impl ExperimentFile {
             table.insert("label".to_owned(), labels.join(" ").into());
         }
         table
+    }
+
+    /// Returns what the sources of `point` make in a second, in Mbit/s.
+    fn offered_mbit_s(&self, point: &Table, folder: &Path) -> Result<f64, ScenarioError> {
+        let point = self.point(self.combine(point, &Table::new()), folder)?;
+        Ok(point.tf_bytes() * 8.0 * point.rate_hz / 1e6)
     }
 
     fn point(&self, table: Table, folder: &Path) -> Result<Scenario, ScenarioError> {

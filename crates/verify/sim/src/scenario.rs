@@ -63,7 +63,8 @@ pub struct Scenario {
     pub iterations: u32,
     /// Everything random comes from it.
     pub seed: u64,
-    /// Policy that chooses the EPN: a name of `sheaf_placement::policy`, or [`ORACLE`] in a simulation.
+    /// Policy that chooses the EPN: a name of `sheaf_placement::policy`; in a simulation also [`ORACLE`], and
+    /// one of the [`systems`](crate::des::systems).
     pub policy: String,
     /// Reaction to EPNs that fail.
     pub reaction: Reaction,
@@ -243,6 +244,12 @@ impl Scenario {
             first += group.epns;
             is_in
         })
+    }
+
+    /// Returns the bytes of a mean TF.
+    #[must_use]
+    pub fn tf_bytes(&self) -> f64 {
+        self.size.bytes as f64 * f64::from(self.flps)
     }
 
     /// Returns the number of TFs of mean size that the consumers of all EPNs can do in a second; `None` if they take no

@@ -18,6 +18,8 @@ pub struct Interference {
     cpus: f64,
     all: Ticks,
     user: Ticks,
+    steal: Ticks,
+    pressure_us: Option<u64>,
 }
 
 /// Ticks of the whole machine, and those of this process with its awaited children among them.
@@ -40,6 +42,8 @@ impl Interference {
             cpus: cpus as f64,
             all: now(busy, own)?,
             user: now(busy_user, own_user)?,
+            steal: now(steal, |_| Some(0))?,
+            pressure_us: pressure_us(),
         })
     }
 
@@ -61,6 +65,24 @@ impl Interference {
     /// As of [`begin`](Self::begin).
     pub fn user_share(&self) -> Result<f64, IoError> {
         Ok(self.share_of(self.user, now(busy_user, own_user)?))
+    }
+
+    /// Share of all processors that the hypervisor took since the begin.
+    ///
+    /// # Errors
+    ///
+    /// As of [`begin`](Self::begin).
+    pub fn steal_share(&self) -> Result<f64, IoError> {
+        Ok(self.share_of(self.steal, now(steal, |_| Some(0))?))
+    }
+
+    /// Share of the time since the begin, 0 to 1, in which some task waited for a processor; `None` if the kernel does
+    /// not tell. Source: `/proc/pressure/cpu`, line `some`.
+    #[must_use]
+    pub fn pressure_share(&self) -> Option<f64> {
+        let waited_us = pressure_us()?.saturating_sub(self.pressure_us?);
+        let elapsed_us = self.since.elapsed().as_secs_f64() * 1e6;
+        Some((waited_us as f64 / elapsed_us.max(1.0)).min(1.0))
     }
 
     fn share_of(&self, before: Ticks, now: Ticks) -> f64 {
@@ -101,6 +123,28 @@ fn busy(stat: &str) -> Option<u64> {
     )
 }
 
+/// Steal.
+fn steal(stat: &str) -> Option<u64> {
+    sum(stat.lines().next()?.strip_prefix("cpu ")?, &[7])
+}
+
+/// Time for which some task has waited for a processor since the machine was started, in µs.
+fn pressure_us() -> Option<u64> {
+    waited_us(&fs::read_to_string("/proc/pressure/cpu").ok()?)
+}
+
+/// The field `total` of the line `some`.
+fn waited_us(pressure: &str) -> Option<u64> {
+    let some = pressure
+        .lines()
+        .find_map(|line| line.strip_prefix("some "))?;
+    let mut fields = some.split_whitespace();
+    fields
+        .find_map(|field| field.strip_prefix("total="))?
+        .parse()
+        .ok()
+}
+
 /// Fields `utime`, `stime`, `cutime` and `cstime`, counted from behind the name, which may hold anything.
 fn own(stat: &str) -> Option<u64> {
     sum(stat.rsplit_once(')')?.1, &[11, 12, 13, 14])
@@ -136,12 +180,23 @@ mod tests {
         assert_eq!(own(own_stat), Some(1500));
         assert_eq!((busy_user(stat), own_user(own_stat)), (Some(3), Some(500)));
         assert_eq!((busy("intr 5"), own("7 (a")), (None, None));
+        assert_eq!(steal(stat), Some(32));
+        let pressure =
+            "some avg10=5.60 avg60=4.39 avg300=1.77 total=7244290\nfull avg10=0.00 total=0\n";
+        assert_eq!(
+            (waited_us(pressure), waited_us("full total=1")),
+            (Some(7_244_290), None)
+        );
     }
 
     #[test]
     fn shares_lie_between_nothing_and_everything() {
         let interference = Interference::begin().unwrap();
-        for share in [interference.share(), interference.user_share()] {
+        for share in [
+            interference.share(),
+            interference.user_share(),
+            interference.steal_share(),
+        ] {
             let share = share.unwrap();
             assert!((0.0..=1.0).contains(&share), "{share}");
         }

@@ -9,6 +9,8 @@ use serde::Serialize;
 use sheaf_node::consume::{ConsumeError, Consumer, Lent, Next, faults};
 use sheaf_node::shutdown::Shutdown;
 use sheaf_protocol::Tf;
+use sheaf_sim::des::TimeDraw;
+use sheaf_sim::scenario::Processing;
 use sheaf_transport::handover::{AnswerError, TakeError, are_tags};
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -38,6 +40,7 @@ Examples:
   sheaf data consume /run/sheaf/epn-0 --log tfs.jsonl       what was in each TF, a line each
   sheaf data consume /run/sheaf/epn-0 --again --no-check    for as long as there are EPNs, as fast as it goes
   sheaf data consume /run/sheaf/epn-0 --work 20ms           holds each TF for 20 ms (sheaf data records: who waited)
+  sheaf data consume /run/sheaf/epn-0 --work 20ms --work-spread exponential    times around 20 ms
   sheaf data consume /run/sheaf/epn-0 --tag physics --tag-every 10    a tenth of the TFs to the stream of this tag")]
 pub(crate) struct Args {
     /// Connect to this socket of an EPN: `epn.sink.path` of its farm file.
@@ -58,6 +61,15 @@ pub(crate) struct Args {
     /// Hold each TF for this time, as a consumer that works on it.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     work: Option<Duration>,
+    /// Draw the time of each TF around that of --work: exponential, lognormal:SIGMA or pareto:ALPHA.
+    #[arg(long, value_name = "SPREAD", default_value = "fixed", requires = "work", value_parser = spread)]
+    work_spread: Processing,
+    /// Take the time of --work for a TF of so many bytes, and for others in proportion.
+    #[arg(long, value_name = "BYTES", requires = "work", value_parser = clap::value_parser!(u64).range(1..))]
+    work_bytes: Option<u64>,
+    /// Draw times from this seed: equal for a TF wherever it is consumed, as in a simulation.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "work")]
+    work_seed: u64,
     /// Give TFs back with these tags, with a comma between two, for streams of [epn.sink.write].
     #[arg(long, value_name = "TAGS", value_parser = parse_tags)]
     tag: Option<String>,
@@ -74,6 +86,27 @@ pub(crate) struct Args {
     /// Write the summary as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// End when the parent process, which has this id, ends.
+    #[arg(long, value_name = "PID", hide = true)]
+    parent: Option<i32>,
+}
+
+fn spread(text: &str) -> Result<Processing, String> {
+    Processing::default().with_spread(text)
+}
+
+impl Args {
+    /// Returns how long this consumer works on TFs; `None`: not at all.
+    fn work(&self) -> Option<TimeDraw> {
+        let processing = Processing {
+            ms: self.work?.as_secs_f64() * 1e3,
+            by_size: self.work_bytes.is_some(),
+            ..self.work_spread
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a time in proportion to it")]
+        let tf_bytes = self.work_bytes.unwrap_or(1) as f64;
+        Some(TimeDraw::new(processing, tf_bytes, self.work_seed))
+    }
 }
 
 fn parse_tags(text: &str) -> Result<String, String> {
@@ -146,10 +179,14 @@ impl<'a> Line<'a> {
 /// Reasons why TFs cannot be taken or written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     json_file::check(args.json.as_deref())?;
+    if let Some(parent) = args.parent {
+        crate::parent::end_with(parent)?;
+    }
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
     let log = args.log.as_deref().map(create).transpose()?;
     let mut session = Session {
         args,
+        work: args.work(),
         shutdown,
         log,
         summary: Summary {
@@ -178,6 +215,7 @@ fn create(path: &Path) -> anyhow::Result<BufWriter<File>> {
 
 struct Session<'a> {
     args: &'a Args,
+    work: Option<TimeDraw>,
     shutdown: Shutdown,
     log: Option<BufWriter<File>>,
     summary: Summary,
@@ -232,8 +270,8 @@ impl Session<'_> {
         reason = "the work of a consumer, as asked for"
     )]
     fn look_at(&mut self, tf: Lent) -> anyhow::Result<()> {
-        if let Some(work) = self.args.work {
-            std::thread::sleep(work);
+        if let Some(work) = &self.work {
+            std::thread::sleep(Duration::from_nanos(work.ns(tf.tf.0, 1.0, tf.bytes())));
         }
         let found = if self.args.no_check {
             Vec::new()

@@ -156,17 +156,22 @@ pub(super) struct CompareArgs {
 
 /// Compare simulated with live points of one experiment.
 ///
-/// Losses differ by percentage points, goodput and quantiles of the latency by percent of the live figure, each the
-/// median of its runs; then the median error over all points, the worst, and whether they are below 10 %.
+/// Losses differ by percentage points, goodput and quantiles of latency and wait by percent of the live figure, each the
+/// median of its runs; then the median error over all points, the worst, and how many are within the aim: 1 point of
+/// loss, 2 % of goodput, 10 % of latency, 15 % of wait.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sheaf lab run experiments/calibration.toml
-  sheaf lab calibrate results/calibration --json calibration.json")]
+  sheaf lab calibrate results/calibration --json calibration.json
+  sheaf lab calibrate results/holdout --page holdout.md")]
 pub(super) struct CalibrateArgs {
     /// Read this folder of results, or summary.json.
     #[arg(value_name = "DIR")]
     results: PathBuf,
+    /// Write the errors as a page of Markdown to this file.
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
     /// Write the errors as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -224,6 +229,9 @@ pub(super) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
 pub(super) fn calibrate(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let results = Results::read(&args.results).map_err(super::refuse)?;
     let calibration = calibrate::of(&results, &args.results).map_err(super::refuse)?;
+    if let Some(page) = &args.page {
+        output::write(page, &calibrate::markdown(&results, &calibration))?;
+    }
     super::finish(
         &calibrate::table(&calibration),
         &calibration,

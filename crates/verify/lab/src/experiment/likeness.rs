@@ -23,21 +23,29 @@ pub(super) fn liken(
     let at = |indices: &[usize]| -> Vec<&Node> { indices.iter().map(|at| &nodes[*at]).collect() };
     let (flps, epns) = (at(&placement.flps), at(&placement.epns));
     let rate = |node: &&Node| node.link.rate_mbit;
-    let network = &mut scenario.network;
-    network.flp_mbit_s = flps.first().map_or(network.flp_mbit_s, rate);
-    network.epn_mbit_s = epns.first().map_or(network.epn_mbit_s, rate);
-    if flps.iter().any(|flp| rate(flp) != network.flp_mbit_s) {
+    let network = &scenario.network;
+    let flp_mbit_s = flps.first().map_or(network.flp_mbit_s, rate);
+    let epn_mbit_s = epns.first().map_or(network.epn_mbit_s, rate);
+    if flps.iter().any(|flp| rate(flp) != flp_mbit_s) {
         return Err(misfit(topology, "FLPs with cables of one rate"));
     }
-    if epns.iter().any(|epn| rate(epn) != network.epn_mbit_s) {
-        let nic = |epn: &&Node| Group {
-            epns: 1,
-            speed: 1.0,
-            nic: rate(epn) / network.epn_mbit_s,
-            weight: 1.0,
+    if epns.iter().any(|epn| rate(epn) != epn_mbit_s) {
+        let nic = |(epn, node): (u32, &&Node)| {
+            let group = scenario.group_of(epn);
+            let of = |value: fn(&Group) -> f64| group.as_ref().map_or(1.0, value);
+            Group {
+                epns: 1,
+                speed: of(|group| group.speed),
+                nic: of(|group| group.nic) * rate(node) / epn_mbit_s,
+                weight: of(|group| group.weight),
+            }
         };
-        scenario.groups = epns.iter().map(nic).collect();
+        let groups = (0..).zip(&epns).map(nic).collect();
+        scenario.groups_repeat = false;
+        scenario.groups = groups;
     }
+    let network = &mut scenario.network;
+    (network.flp_mbit_s, network.epn_mbit_s) = (flp_mbit_s, epn_mbit_s);
     let link = &topology.link;
     network.efficiency = link.goodput_mbit() / link.rate_mbit;
     network.burst_bytes = link.burst().into();
@@ -52,6 +60,10 @@ pub(super) fn liken(
         Framing::Bulk => machine.bulk_mbit_s,
     });
     (network.delay_us, network.control_delay_us) = (machine.hop_us, machine.hop_us);
+    network.stf_us = machine.stf_us;
+    if scenario.processing.ms > 0.0 {
+        scenario.processing.overhead_us = machine.consumer_us;
+    }
     network.racks = racks(topology, &flps, &epns)?;
     let capacity_bytes = capacity_bytes(&experiment.live, scenario);
     let farm = &mut scenario.farm;

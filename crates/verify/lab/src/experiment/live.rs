@@ -2,22 +2,27 @@
 
 mod disturb;
 
-use super::result::RunResult;
+use super::result::{RunResult, Times, WaitsRun};
 use super::venue::Stage;
 use super::{Trial, capacity_bytes};
 use crate::accounting;
+use crate::farm::consumers::{Work, socket_in};
 use crate::farm::{Farm, FarmError, Site, Spot};
 use crate::hosted;
 use crate::place::{Misfit, Placement};
+use crate::records;
 use crate::shape::Shape;
 use crate::trace::{Outcome, Trace};
 pub(crate) use disturb::DisturbError;
-use disturb::Disturber;
+use disturb::{Disturber, SlowCards};
 use rustix::process::Signal;
 use sheaf_figures::stat;
-use sheaf_node::config::{DiscardSink, FarmConfig, LedgerBackend, SinkConfig, SourceConfig};
+use sheaf_node::config::{
+    DiscardSink, FarmConfig, LedgerBackend, ShmSink, SinkConfig, SourceConfig,
+};
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_scheduler::Mode;
+use sheaf_sim::des::Fate;
 use sheaf_sim::scenario::{Scenario, SizeModel};
 use sheaf_stf_builder::flp::{Push, WhenFull};
 use sheaf_stf_builder::{GeneratorConfig, SizeModel as Sizes};
@@ -26,6 +31,7 @@ use sheaf_testbed::clock::{Interrupted, now_ns, wait_until};
 use sheaf_testbed::machine::Folder;
 use sheaf_testbed::net::{Net, Place};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -33,6 +39,8 @@ use thiserror::Error;
 const PORT: u16 = 7000;
 /// How often the ICN tells how its nodes do, in ms: only peaks of memory are taken from it.
 const STATUS_MS: u64 = 50;
+/// TFs that may wait for the consumers of an EPN.
+const CONSUMER_TFS_MAX: u32 = 1 << 13;
 /// How long a farm may take beyond generation and drain.
 const FAREWELL_MAX: Duration = Duration::from_secs(10);
 /// How long nodes may take to end when the ICN has.
@@ -58,6 +66,9 @@ pub enum LiveError {
     /// An event log cannot be read.
     #[error(transparent)]
     Io(#[from] IoError),
+    /// The records of the TFs cannot be read.
+    #[error(transparent)]
+    Records(#[from] records::live::LiveError),
     /// The farm does not start.
     #[error(transparent)]
     Farm(#[from] FarmError),
@@ -104,10 +115,13 @@ pub(crate) fn run(
             epns: count_of(Role::Epn) as u16,
             ..Shape::SMALL
         },
-        config: config(trial, turn.seed)?,
+        config: config(trial, turn.seed, folder.path())?,
+        weights: weights(&trial.scenario),
+        work: Work::of(&trial.scenario, turn.seed),
         spots,
         status_ms: STATUS_MS,
     };
+    let _cards = SlowCards::of(&trial.scenario, stage, &site.spots)?;
     let drain = Duration::from_millis(site.config.icn.scheduler.drain_ms);
     let mut farm = Farm::start_at(site, folder)?;
     farm.let_all_end();
@@ -244,8 +258,31 @@ pub(super) fn stf_bytes_max(scenario: &Scenario) -> u64 {
     }
 }
 
-/// The farm file of a trial, but for addresses.
-fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LiveError> {
+/// Weights of the EPNs of a scenario.
+fn weights(scenario: &Scenario) -> Vec<f64> {
+    let weight = |epn| scenario.group_of(epn).map_or(1.0, |group| group.weight);
+    (0..scenario.epns).map(weight).collect()
+}
+
+/// Returns the sink of EPNs whose farm has its files in `folder`: consumers, if these take time.
+fn sink(scenario: &Scenario, folder: &Path) -> SinkConfig {
+    if scenario.processing.ms <= 0.0 {
+        return SinkConfig::Discard(DiscardSink {});
+    }
+    let mut sink = ShmSink {
+        path: socket_in(folder),
+        ..ShmSink::default()
+    };
+    if scenario.processing.parallel > 1 {
+        // One TF at a time: none waits for a consumer while another one is idle, as in simulations.
+        sink.consumer_bytes_max = 1;
+        sink.consumers_max = u16::try_from(scenario.processing.parallel).unwrap_or(u16::MAX);
+    }
+    SinkConfig::Shm(sink)
+}
+
+/// The farm file of a trial, but for addresses. The farm has its files in `folder`.
+fn config(trial: &Trial, seed: u64, folder: &Path) -> Result<FarmConfig, LiveError> {
     let scenario = &trial.scenario;
     let source = generator(scenario, seed);
     let stf_bytes_max = stf_bytes_max(scenario);
@@ -284,7 +321,12 @@ fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LiveError> {
         config.epn.build.grants_max = scenario.granted_sources;
     }
     config.epn.build.capacity_bytes = capacity_bytes(&trial.live, scenario);
-    config.epn.sink = SinkConfig::Discard(DiscardSink {});
+    config.epn.sink = sink(scenario, folder);
+    config.epn.build.tfs_in_building_max = scenario.farm.tfs_in_building_max;
+    if scenario.processing.ms > 0.0 {
+        // What waits for consumers is bounded by its bytes, as in simulations.
+        config.epn.queue_tfs = CONSUMER_TFS_MAX;
+    }
     config.transport.huge_pages = false;
     let wrong = config.check();
     match wrong.first() {
@@ -297,7 +339,7 @@ fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LiveError> {
 }
 
 /// Makes up the result from what the nodes wrote down.
-fn count(trial: &Trial, farm: &Farm, faults: u64) -> Result<RunResult, IoError> {
+fn count(trial: &Trial, farm: &Farm, faults: u64) -> Result<RunResult, LiveError> {
     let logs = farm.logs();
     let accounting = farm.last_accounting();
     let audit = accounting::audit(&logs, accounting.as_ref())?;
@@ -368,7 +410,30 @@ fn count(trial: &Trial, farm: &Farm, faults: u64) -> Result<RunResult, IoError> 
     let waits =
         whole().filter_map(|tf| Some(tf.verdict_ns?.saturating_sub(tf.called_ns?) as f64 / 1e3));
     result.set_latencies(waits.collect());
+    if trial.scenario.processing.ms > 0.0 {
+        let records = records::live::read(farm.path())?;
+        result.waits = Some(waits_of(&records, trial.scenario.warm_up_s()));
+    }
     Ok(result)
+}
+
+/// Returns the waits of the TFs of a run that were announced after the first `warm_up_s`.
+fn waits_of(run: &records::live::LiveRun, warm_up_s: f64) -> WaitsRun {
+    let of = |fate: Fate| run.records.iter().filter(|one| one.fate == fate).count() as u64;
+    let counted = || {
+        let warm_up_ns = (warm_up_s * 1e9) as u64;
+        let records = run.records.iter();
+        records.filter(move |one| one.announced_ns >= Some(warm_up_ns))
+    };
+    let us = |ns: u64| ns as f64 / 1e3;
+    let waits = counted().filter_map(|one| one.wait_ns(run.end_ns));
+    let turnarounds = counted().filter_map(|one| one.turnaround_ns(run.end_ns));
+    WaitsRun {
+        wait: Times::of(waits.map(us).collect()),
+        turnaround: Times::of(turnarounds.map(us).collect()),
+        unprocessed: of(Fate::Unprocessed),
+        died_unprocessed: of(Fate::DiedUnprocessed),
+    }
 }
 
 /// How long `count` TFs were called for, from the first at `first` ns to the last at `last` ns and one period.
@@ -458,11 +523,26 @@ mod tests {
             let point = format!(
                 "flps = {flps}\nepns = {epns}\nrate_hz = {rate_hz}.0\nbytes = {bytes}\nduration_s = 30.0"
             );
-            let config = config(&trial(&point), 1).unwrap();
+            let config = config(&trial(&point), 1, Path::new("/tmp/x")).unwrap();
             assert_eq!(config.run.timeframes, rate_hz * 30);
             assert_eq!(config.flp.hold_bytes, 16 << 20);
             let tf_bytes = flps * bytes;
             assert!(config.epn.build.capacity_bytes >= 2 * tf_bytes);
+            assert!(matches!(config.epn.sink, SinkConfig::Discard(_)));
         }
+    }
+
+    #[test]
+    fn consumers_that_take_time_get_tfs_in_shared_memory_each_by_itself() {
+        let point = "flps = 1\nepns = 2\nrate_hz = 50.0\nbytes = 1000\nduration_s = 5.0\n\
+                     groups = [{ epns = 1, weight = 0.5 }]\nprocessing = { ms = 20.0, parallel = 3 }";
+        let trial = trial(point);
+        let config = config(&trial, 1, Path::new("/tmp/x")).expect("sound");
+        let SinkConfig::Shm(sink) = &config.epn.sink else {
+            panic!("{:?}", config.epn.sink)
+        };
+        assert_eq!(sink.path, Path::new("/tmp/x/consume-{epn}"));
+        assert_eq!((sink.consumers_max, sink.consumer_bytes_max), (3, 1));
+        assert_eq!(weights(&trial.scenario), [0.5, 1.0]);
     }
 }

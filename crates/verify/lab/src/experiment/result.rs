@@ -68,6 +68,9 @@ pub struct RunResult {
     pub epn_peak_bytes: u64,
     /// Faults done.
     pub faults: u64,
+    /// Processors of the machine during the run, if it was live.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineRun>,
     /// Problems of the accounting or the nodes; a run with problems is a finding, and counts.
     pub problems: Vec<String>,
     /// Result of writers of files, in a run that asks them in place of a farm.
@@ -76,6 +79,35 @@ pub struct RunResult {
     /// Result of servers behind one address, in a run that asks them in place of a farm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<ServersRun>,
+}
+
+/// Processors of the machine during a live run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineRun {
+    /// Share of them that other programs took in user mode, in percent.
+    pub others_percent: f64,
+    /// Share of them that the hypervisor took, in percent.
+    pub steal_percent: f64,
+    /// Share of the time in which some task waited for one, in percent; none where the kernel does not tell.
+    pub pressure_percent: Option<f64>,
+}
+
+impl MachineRun {
+    /// Returns why a run on it does not count: `None` if others and the hypervisor left enough processor time.
+    pub(crate) fn starved(&self, others_percent_max: f64) -> Option<String> {
+        let Self {
+            others_percent,
+            steal_percent,
+            ..
+        } = self;
+        (others_percent + steal_percent > others_percent_max).then(|| {
+            format!(
+                "other programs took {others_percent:.1} % and the hypervisor {steal_percent:.1} % of the processors, \
+                 expected at most {others_percent_max} % together"
+            )
+        })
+    }
 }
 
 /// Waits of the TFs of one run that were announced after the warm-up.
@@ -186,9 +218,9 @@ impl RunResult {
     /// Columns of the CSV form.
     pub const CSV_HEADER: &'static str = "trial,iteration,attempt,valid,rejected,seed,began_unix_s,wall_s,generation_s,\
         announced,lost,loss_percent,out_of_order,mixed_target,delivered_twice,offered_mbit_s,goodput_mbit_s,span_s,\
-        latency_us_p50,latency_us_p90,latency_us_p99,latency_us_max,wait_us_p50,wait_us_p99,turnaround_us_p99,\
+        latency_us_p50,latency_us_p90,latency_us_p99,latency_us_max,wait_us_p50,wait_us_p90,wait_us_p99,turnaround_us_p99,\
         unprocessed,died_unprocessed,reassigned,flp_peak_bytes,epn_peak_bytes,faults,\
-        lost_by,tfs_by_epn,problems";
+        others_percent,steal_percent,pressure_percent,lost_by,tfs_by_epn,problems";
 
     /// The run as one CSV row.
     #[must_use]
@@ -207,6 +239,10 @@ impl RunResult {
         let tfs = |value: fn(&WaitsRun) -> u64| {
             let value = self.waits.as_ref().map(value);
             value.map_or(String::new(), |value| value.to_string())
+        };
+        let machine = |value: fn(&MachineRun) -> Option<f64>| {
+            let value = self.machine.as_ref().and_then(value);
+            value.map_or(String::new(), |value| format!("{value:.2}"))
         };
         let cells = [
             self.trial.clone(),
@@ -237,6 +273,7 @@ impl RunResult {
             format!("{:.1}", latency.p99),
             format!("{:.1}", latency.max),
             wait(|waits| waits.wait.us.p50),
+            wait(|waits| waits.wait.us.p90),
             wait(|waits| waits.wait.us.p99),
             wait(|waits| waits.turnaround.us.p99),
             tfs(|waits| waits.unprocessed),
@@ -245,6 +282,9 @@ impl RunResult {
             self.flp_peak_bytes.to_string(),
             self.epn_peak_bytes.to_string(),
             self.faults.to_string(),
+            machine(|machine| Some(machine.others_percent)),
+            machine(|machine| Some(machine.steal_percent)),
+            machine(|machine| machine.pressure_percent),
             causes.join(";"),
             by_epn.join(";"),
             cell(&self.problems.join("; ")),

@@ -3,7 +3,7 @@
 use super::ExperimentError;
 use super::legacy::{self, LegacyError};
 use super::live::{self, LiveError, Turn};
-use super::result::RunResult;
+use super::result::{MachineRun, RunResult};
 use super::servers::{self, ServersRunError};
 use super::simulated::SimulateError;
 use super::store::{ConcludeError, ReadError, Store, StoreError};
@@ -15,6 +15,7 @@ use sheaf_sim::summary::{Kind, Summary};
 use sheaf_testbed::IoError;
 use sheaf_testbed::clock::{self, Interrupted};
 use sheaf_testbed::hosts::{Fleet, OpenError, PushError};
+use sheaf_testbed::interference::Interference;
 use sheaf_testbed::machine::Folder;
 use sheaf_testbed::net;
 use sheaf_testbed::tool::Missing;
@@ -320,10 +321,23 @@ fn run_one(
     };
     let stage = on_stage(stage, venue)?;
     let folder = Folder::make(false)?;
-    match (trial.scenario.mode, stage) {
-        (Mode::Legacy, Stage::Net(net)) => Ok(legacy::run(trial, net, turn, &folder)?),
-        _ => Ok(live::run(trial, stage, turn, folder)?),
+    let interference = Interference::begin()?;
+    let mut result = match (trial.scenario.mode, stage) {
+        (Mode::Legacy, Stage::Net(net)) => legacy::run(trial, net, turn, &folder)?,
+        _ => live::run(trial, stage, turn, folder)?,
+    };
+    let machine = MachineRun {
+        others_percent: 100.0 * interference.user_share()?,
+        steal_percent: 100.0 * interference.steal_share()?,
+        pressure_percent: interference.pressure_share().map(|share| 100.0 * share),
+    };
+    // Nodes on other hosts have processors of their own.
+    if let Stage::Net(_) = stage {
+        let starved = machine.starved(trial.live.others_percent_max);
+        result.rejected = result.rejected.or(starved);
+        result.machine = Some(machine);
     }
+    Ok(result)
 }
 
 /// Returns the network made for `venue`, now or earlier.

@@ -106,7 +106,10 @@ impl Trial {
         let source = source_name(self.source);
         self.id = format!(
             "{number:03}-{mode}-{source}-{}x{}-{}hz-{}b",
-            scenario.flps, scenario.epns, scenario.rate_hz, scenario.size.bytes
+            scenario.flps,
+            scenario.epns,
+            hz(scenario.rate_hz),
+            scenario.size.bytes
         );
     }
 
@@ -210,7 +213,7 @@ impl Trial {
             },
             scenario.flps,
             scenario.epns,
-            scenario.rate_hz,
+            hz(scenario.rate_hz),
             scenario.size.bytes,
             scenario.policy,
             self.mode_name(),
@@ -240,6 +243,10 @@ impl Trial {
         if scenario.mode == Mode::Legacy && !LEGACY_POLICIES.contains(&name.as_str()) {
             let expected = format!("in mode legacy one of: {}", LEGACY_POLICIES.join(", "));
             return Err(experiment.value("policy", format!("{name:?}"), expected));
+        }
+        if scenario.mode == Mode::Legacy && scenario.processing.ms > 0.0 {
+            let expected = "0 for live points in mode legacy, whose EPNs have no consumers";
+            return Err(experiment.value("processing.ms", scenario.processing.ms, expected));
         }
         if matches!(scenario.size.model, SizeModel::Trace) {
             let expected = "fixed, random, sine or tpc for live points";
@@ -284,6 +291,11 @@ impl Trial {
         if self.scenario.mode == Mode::Legacy {
             let expected = "sheaf on hosts; `--only sheaf` leaves the others out";
             return Err(experiment.value("mode", "legacy", expected));
+        }
+        if self.scenario.processing.ms > 0.0 {
+            let expected = "0 on hosts: times of TFs are those of one clock";
+            let found = self.scenario.processing.ms;
+            return Err(experiment.value("processing.ms", found, expected));
         }
         let on_wires =
             |fault: &&Fault| matches!(fault.kind, FaultKind::SlowNic | FaultKind::Partition);
@@ -352,6 +364,15 @@ fn source_name(source: Kind) -> &'static str {
         Kind::Live => "live",
         Kind::Sim => "sim",
     }
+}
+
+/// Returns a rate in Hz with at most three decimals, as one that follows from a load has many.
+fn hz(rate: f64) -> String {
+    if rate < 1.0 {
+        return rate.to_string();
+    }
+    let text = format!("{rate:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Bits that the sources of a scenario make in a second, in Mbit/s.

@@ -1,47 +1,16 @@
 //! Results as a page of Markdown, such as those of `docs/results/`.
 
 use super::{pages, servers, waits, writers};
-use crate::results::Results;
+use crate::results::{Results, origin};
 use sheaf_sim::summary::{Point, Summary};
 use std::fmt::Write as _;
-
-/// Most characters of the line of a command.
-const COMMAND_MAX: usize = 118;
 
 /// The results as a page of Markdown: question, origin, tables of servers and writers, the points of farms as text.
 #[must_use]
 pub fn page(results: &Results) -> String {
     let summary = &results.summary;
     let mut text = format!("# Experiment {}\n\n", summary.experiment);
-    if !results.question.is_empty() {
-        let _ = writeln!(text, "{}\n", results.question);
-    }
-    let known = |key: &str| {
-        summary
-            .provenance
-            .get(key)
-            .map_or("unknown", String::as_str)
-    };
-    // The program may lie anywhere: its name is what matters.
-    let command = known("command").replace('`', "'");
-    let words = command.split_once(' ').map_or("", |(_, words)| words);
-    let command: String = format!("sheaf {words}").chars().take(COMMAND_MAX).collect();
-    let _ = writeln!(text, "```console\n$ {command}\n```\n");
-    let reference = match results.reference.as_str() {
-        "" => "none",
-        reference => reference,
-    };
-    let _ = writeln!(
-        text,
-        "Machine: {}, {}; version {}, commit {}. Published values: {reference}.\n",
-        known("machine"),
-        known("kernel"),
-        known("version"),
-        known("commit"),
-    );
-    if summary.provenance.contains_key("quick") {
-        text += "Runs were cut short (`--quick`): what is measured over seconds is not to be relied on.\n\n";
-    }
+    text += &origin(results);
     text += &servers::markdown(results);
     text += &writers::markdown(summary);
     let of_waits = waits::markdown(results);

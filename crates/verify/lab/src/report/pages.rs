@@ -445,7 +445,11 @@ fn calibration(results: &Results) -> String {
             pair.n_live,
             pair.n_simulated
         );
-        for one in &pair.figures {
+        for of in &calibration.overall {
+            let Some(one) = pair.figure(of.figure) else {
+                page.push_str("<td>-<td>-<td>-");
+                continue;
+            };
             let (.., factor) = calibrate::shown(one.figure);
             let _ = write!(
                 page,

@@ -116,9 +116,9 @@ impl SizeDraw {
     }
 }
 
-/// Times of processing.
+/// Times of processing, the same in a simulation and in a live farm of equal seeds.
 #[derive(Debug)]
-pub(super) struct TimeDraw {
+pub struct TimeDraw {
     processing: Processing,
     /// Bytes of a mean TF.
     tf_bytes: f64,
@@ -126,16 +126,24 @@ pub(super) struct TimeDraw {
 }
 
 impl TimeDraw {
-    pub(super) fn new(scenario: &Scenario, seed: u64) -> Self {
+    /// Returns the times of a run of `seed` for TFs whose mean size is `tf_bytes`.
+    #[must_use]
+    pub fn new(processing: Processing, tf_bytes: f64, seed: u64) -> Self {
         Self {
-            processing: scenario.processing,
-            tf_bytes: scenario.size.bytes as f64 * f64::from(scenario.flps),
+            processing,
+            tf_bytes,
             seed,
         }
     }
 
+    /// Returns the times of `scenario`.
+    pub(super) fn of(scenario: &Scenario, seed: u64) -> Self {
+        Self::new(scenario.processing, scenario.tf_bytes(), seed)
+    }
+
     /// Returns how long an EPN of `speed` works on `tf` of `bytes`, in ns.
-    pub(super) fn ns(&self, tf: u64, speed: f64, bytes: u64) -> u64 {
+    #[must_use]
+    pub fn ns(&self, tf: u64, speed: f64, bytes: u64) -> u64 {
         let mean = self.processing.ms * 1e6;
         if mean <= 0.0 {
             return 0;
@@ -232,7 +240,7 @@ mod tests {
             scenario.processing.ms = 10.0;
             scenario.processing.distribution = distribution;
             scenario.processing.alpha = 3.0;
-            let draw = TimeDraw::new(&scenario, 3);
+            let draw = TimeDraw::of(&scenario, 3);
             let total: u64 = (0..20_000).map(|tf| draw.ns(tf, 2.0, 1)).sum();
             let mean_ms = total as f64 / 20_000.0 / 1e6;
             assert!((mean_ms - 5.0).abs() < 0.15, "{distribution:?}: {mean_ms}");
@@ -245,7 +253,7 @@ mod tests {
         scenario.size.common_sigma = 0.5;
         scenario.processing.ms = 10.0;
         scenario.processing.distribution = Distribution::Exponential;
-        let (sizes, times) = (SizeDraw::new(&scenario, 7), TimeDraw::new(&scenario, 7));
+        let (sizes, times) = (SizeDraw::new(&scenario, 7), TimeDraw::of(&scenario, 7));
         let drawn = |tf: u64| (sizes.bytes(3, tf), times.ns(tf, 1.0, 1));
         let forth: Vec<_> = (0..50).map(drawn).collect();
         let mut back: Vec<_> = (0..50).rev().map(drawn).collect();

@@ -17,6 +17,8 @@ use super::network::{Network, Seen, Sight};
 use super::oracle::Oracle;
 use super::queue::{MS, Nanos, Queue, Shelf, seconds};
 use super::record::Records;
+use super::stale::Stale;
+use super::systems;
 use super::tally::{Run, TraceHash};
 use crate::scenario::{Control as Way, FaultKind, ORACLE, Push, Scenario, SizeModel};
 use bytes::Bytes;
@@ -24,6 +26,7 @@ use fate::Fates;
 use node::{EpnNode, FlpNode};
 use rand::RngExt;
 use sheaf_membership::Members;
+use sheaf_placement::{Policy, policy};
 use sheaf_protocol::control::{EpnAddress, Hello, Release};
 use sheaf_protocol::{
     Control, EpnId, FlpId, Incarnation, NodeId, RunId, Source, StfHeader, Target, TfId, Timestamp,
@@ -33,6 +36,20 @@ use sheaf_stf_builder::flp::{Flp, FlpConfig, Pace, WhenFull};
 use sheaf_tf_builder::{BuildConfig, TfBuilder};
 use std::collections::BTreeMap;
 use wire::Stream;
+
+/// Returns the policy of a run: a registered one, that with foresight, or the rule of a prior system.
+fn policy_of(scenario: &Scenario, seed: u64, epns: u32) -> Box<dyn Policy> {
+    let name = &scenario.policy;
+    let policy: Box<dyn Policy> = match systems::named(name) {
+        _ if name == ORACLE => Box::new(Oracle::new(scenario, seed, epns)),
+        Some(system) => system.policy(seed),
+        None => policy::by_name(name, seed).expect("the name was checked"),
+    };
+    match scenario.farm.report_ms {
+        0 => policy,
+        period => Box::new(Stale::new(policy, period * MS)),
+    }
+}
 
 /// After the end of generation and the drain, a run that is not over is broken off.
 const PATIENCE_S: f64 = 10.0;
@@ -153,6 +170,8 @@ pub(super) struct DesFarm {
     /// Streams by FLP and EPN.
     streams: Vec<Stream>,
     make_at: Nanos,
+    /// When the processors of the machine that all nodes share have done what was begun.
+    machine_free_at: Nanos,
     pace_at: Nanos,
     joined: u32,
     // Gathered during one event, sent at its end.
@@ -204,7 +223,9 @@ impl DesFarm {
             drain_ms: farm.drain_ms,
             stf_bytes_max: longest,
             tf_bytes_max,
-            queue_tfs_max: farm.queue_tfs_max,
+            queue_tfs_max: systems::named(&scenario.policy).map_or(farm.queue_tfs_max, |system| {
+                system.limits(*farm).queue_tfs_max
+            }),
             ..SchedulerConfig::default()
         };
         let plan = RunPlan {
@@ -214,12 +235,8 @@ impl DesFarm {
             ..RunPlan::default()
         };
         let run_id = RunId(seed);
-        let scheduler = if scenario.policy == ORACLE {
-            let policy = Box::new(Oracle::new(scenario, seed, epns_in_all));
-            Scheduler::with_policy(config, plan, run_id, policy)
-        } else {
-            Scheduler::new(config, plan, run_id).expect("the policy was checked")
-        };
+        let policy = policy_of(scenario, seed, epns_in_all);
+        let scheduler = Scheduler::with_policy(config, plan, run_id, policy);
         let mut flps = Vec::new();
         for flp in 0..scenario.flps {
             let source = Source {
@@ -253,7 +270,7 @@ impl DesFarm {
                 seed,
                 ..Run::default()
             },
-            times: TimeDraw::new(scenario, seed),
+            times: TimeDraw::of(scenario, seed),
             void: Bytes::from(vec![0; longest as usize]),
             run_id,
             scheduler,
@@ -268,6 +285,7 @@ impl DesFarm {
             epns,
             streams,
             make_at: Nanos::MAX,
+            machine_free_at: 0,
             pace_at: Nanos::MAX,
             joined: 0,
             saying: Vec::new(),

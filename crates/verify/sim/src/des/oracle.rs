@@ -29,7 +29,7 @@ impl Oracle {
         let speed = |epn| scenario.group_of(epn).map_or(1.0, |group| group.speed);
         let parallel = scenario.processing.parallel as usize;
         Self {
-            times: TimeDraw::new(scenario, seed),
+            times: TimeDraw::of(scenario, seed),
             speeds: (0..epns).map(speed).collect(),
             free_at: vec![vec![0; parallel]; epns as usize],
         }
@@ -120,7 +120,7 @@ mod tests {
     fn the_times_of_a_run_are_foreseen() {
         let mut scenario = scenario();
         scenario.processing.distribution = Distribution::Exponential;
-        let times = TimeDraw::new(&scenario, 7);
+        let times = TimeDraw::of(&scenario, 7);
         let mut free_at = [0; 2];
         let expected: Vec<u32> = (0..50)
             .map(|tf| {

@@ -78,6 +78,21 @@ impl Layer {
         }
     }
 
+    /// Takes the keys of `table`, which were drawn; short names are put where they belong.
+    ///
+    /// # Errors
+    ///
+    /// [`ScenarioError::Toml`] for unknown keys and values of another type.
+    pub(super) fn short(table: Table) -> Result<Self, ScenarioError> {
+        let mut full = Table::new();
+        for (key, value) in table {
+            set(&mut full, &key, value);
+        }
+        let layer = Self(full);
+        layer.scenario()?;
+        Ok(layer)
+    }
+
     pub(super) fn has(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }

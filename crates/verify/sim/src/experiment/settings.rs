@@ -14,6 +14,9 @@ pub struct LiveSettings {
     pub tf_deadline_ms: u64,
     /// How far the time of the generation may be off, in percent: a run that is further off is rejected.
     pub window_percent: f64,
+    /// What other programs and the hypervisor may take of the processors in a run, in percent: a run that had less of
+    /// them is rejected.
+    pub others_percent_max: f64,
     /// How often a rejected run is made again.
     pub retries: u32,
     /// Whether heartbeats of legacy runs are paced by FairMQ's rate limiter with its dead band of 1/64.
@@ -30,6 +33,7 @@ impl Default for LiveSettings {
             in_flight_tfs_min: 2,
             tf_deadline_ms: 1000,
             window_percent: 1.0,
+            others_percent_max: 10.0,
             retries: 2,
             legacy_dead_band: false,
             legacy_order: true,
@@ -44,6 +48,10 @@ impl Default for LiveSettings {
 pub struct Machine {
     /// From process to process on two nodes, bytes and words alike: waking, reading, thinking, writing; in µs.
     pub hop_us: u64,
+    /// Processor time of an STF beside its bytes, in µs.
+    pub stf_us: u64,
+    /// Time that a consumer takes for each TF beside its work, in µs.
+    pub consumer_us: u64,
     /// Payload rate that the processors of the machine carry for all nodes where links charge frames, in Mbit/s.
     pub frames_mbit_s: f64,
     /// The same where links charge segments in bulk.
@@ -53,7 +61,9 @@ pub struct Machine {
 impl Default for Machine {
     fn default() -> Self {
         Self {
-            hop_us: 90,
+            hop_us: 70,
+            stf_us: 64,
+            consumer_us: 250,
             frames_mbit_s: 1400.0,
             bulk_mbit_s: 9000.0,
         }

@@ -1,6 +1,7 @@
 //! Checks of the values of a scenario, each and together.
 
 use super::{Fault, FaultKind, Mode, ORACLE, Scenario, ScenarioError, SizeModel, Subject, serving};
+use crate::des::systems;
 use sheaf_placement::policy;
 
 type Checked = Result<(), ScenarioError>;
@@ -23,11 +24,11 @@ impl Scenario {
             Subject::Farm => {}
         }
         self.check_load()?;
-        if self.policy != ORACLE {
+        if self.policy != ORACLE && systems::named(&self.policy).is_none() {
             policy::by_name(&self.policy, self.seed)?;
         } else if self.mode == Mode::Legacy {
-            let expected = "a policy that needs no foresight in mode legacy";
-            return Err(ScenarioError::value("policy", ORACLE, expected));
+            let expected = "a policy of live farms in mode legacy";
+            return Err(ScenarioError::value("policy", &self.policy, expected));
         }
         self.check_network()?;
         self.check_farm()?;
@@ -88,6 +89,7 @@ impl Scenario {
                 return Err(ScenarioError::value(key, 0, "1 or more"));
             }
         }
+        at_most_us("network.stf_us", network.stf_us)?;
         match network.machine_mbit_s {
             Some(mbit_s) => positive("network.machine_mbit_s", mbit_s, 1e9)?,
             None if network.burst_bytes > 0 => {
@@ -123,6 +125,7 @@ impl Scenario {
             return Err(ScenarioError::value("processing.alpha", alpha, expected));
         }
         count("processing.parallel", self.processing.parallel, 1, 65_536)?;
+        at_most_us("processing.overhead_us", self.processing.overhead_us)?;
         let mut grouped = 0u32;
         for (index, group) in self.groups.iter().enumerate() {
             let key = |name: &str| format!("groups[{index}].{name}");
@@ -148,6 +151,7 @@ impl Scenario {
             1,
             u32::MAX,
         )?;
+        at_most_ms("farm.report_ms", self.farm.report_ms)?;
         let tick = u32::try_from(self.farm.tick_ms).unwrap_or(u32::MAX);
         count("farm.tick_ms", tick, 1, 60_000)?;
         let pulse = u32::try_from(self.registry.pulse_ms).unwrap_or(u32::MAX);
@@ -238,6 +242,14 @@ fn at_most(key: &str, found: u32, most: u32) -> Checked {
     }
     let expected = format!("at most {most}");
     Err(ScenarioError::value(key, found, &expected))
+}
+
+fn at_most_us(key: &str, found: u64) -> Checked {
+    at_most(key, u32::try_from(found).unwrap_or(u32::MAX), 1_000_000)
+}
+
+fn at_most_ms(key: &str, found: u64) -> Checked {
+    at_most(key, u32::try_from(found).unwrap_or(u32::MAX), 3_600_000)
 }
 
 fn positive(key: &str, found: f64, most: f64) -> Checked {

@@ -30,6 +30,10 @@ pub struct Network {
     /// forwarding, receiving. None: every node has processors enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_mbit_s: Option<f64>,
+    /// Processor time that an STF takes if all nodes share one machine, whatever its bytes, in µs: messages, system
+    /// calls, wake-ups. STFs that begin together take it one after the other. 0: every node has processors enough.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub stf_us: u64,
     /// Bytes that a TCP sender has under way before the first acknowledgement: 10 segments of 1460.
     pub window_bytes: u64,
     /// Least time after which TCP retransmits, in ms; it doubles with every failure.
@@ -55,6 +59,7 @@ impl Default for Network {
             port_buffer_bytes: 128 << 10,
             burst_bytes: 0,
             machine_mbit_s: None,
+            stf_us: 0,
             window_bytes: 14_600,
             rto_ms: 200,
             racks: Vec::new(),

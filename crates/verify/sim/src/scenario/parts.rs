@@ -165,6 +165,8 @@ pub struct Processing {
     pub by_size: bool,
     /// TFs in processing at once at one EPN.
     pub parallel: u32,
+    /// Time that a consumer takes for each TF beside its work, in µs: taking it, waking, giving it back.
+    pub overhead_us: u64,
 }
 
 impl Default for Processing {
@@ -176,6 +178,59 @@ impl Default for Processing {
             alpha: 2.1,
             by_size: false,
             parallel: 1,
+            overhead_us: 0,
+        }
+    }
+}
+
+impl Processing {
+    /// Returns the distribution with its parameter, such as `lognormal:0.5`.
+    #[must_use]
+    pub fn spread(&self) -> String {
+        match self.distribution {
+            Distribution::Fixed => "fixed".to_owned(),
+            Distribution::Exponential => "exponential".to_owned(),
+            Distribution::Lognormal => format!("lognormal:{}", self.sigma),
+            Distribution::Pareto => format!("pareto:{}", self.alpha),
+        }
+    }
+
+    /// Returns it with the distribution of `spread`, in the form that [`spread`](Self::spread) gives.
+    ///
+    /// # Errors
+    ///
+    /// The expected form, if `spread` has another one.
+    pub fn with_spread(self, spread: &str) -> Result<Self, String> {
+        let expected = || {
+            format!(
+                "found `{spread}`, expected fixed, exponential, lognormal:SIGMA with 0 to 3, or pareto:ALPHA with more \
+                 than 1, at most 100"
+            )
+        };
+        let (name, parameter) = match spread.split_once(':') {
+            Some((name, text)) => (name, Some(text.parse::<f64>().map_err(|_| expected())?)),
+            None => (spread, None),
+        };
+        match (name, parameter) {
+            ("fixed", None) => Ok(Self {
+                distribution: Distribution::Fixed,
+                ..self
+            }),
+            ("exponential", None) => Ok(Self {
+                distribution: Distribution::Exponential,
+                ..self
+            }),
+            ("lognormal", Some(sigma)) if (0.0..=3.0).contains(&sigma) => Ok(Self {
+                distribution: Distribution::Lognormal,
+                sigma,
+                ..self
+            }),
+            ("pareto", Some(alpha)) if alpha > 1.0 && alpha <= 100.0 => Ok(Self {
+                distribution: Distribution::Pareto,
+                alpha,
+                ..self
+            }),
+            _ => Err(expected()),
         }
     }
 }
@@ -240,6 +295,9 @@ pub struct FarmLimits {
     pub drain_ms: u64,
     /// How often nodes look at their deadlines.
     pub tick_ms: u64,
+    /// How often EPNs report what their consumers have finished, in ms; 0 for at once. Policies choose from the last
+    /// report and from what was placed since.
+    pub report_ms: u64,
     /// How often the ICN acts on what it has heard, in µs; 0 for at once.
     pub icn_batch_us: u64,
 }
@@ -257,6 +315,7 @@ impl Default for FarmLimits {
             repeat_ms: 100,
             drain_ms: 5000,
             tick_ms: 5,
+            report_ms: 0,
             icn_batch_us: 0,
         }
     }
@@ -305,4 +364,32 @@ pub enum FaultKind {
     Join,
     /// The EPN is asked to leave, and goes when it has nothing left to do.
     Leave,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_read_as_it_is_written() {
+        for spread in ["fixed", "exponential", "lognormal:0.5", "pareto:2.1"] {
+            let read = Processing::default().with_spread(spread).expect(spread);
+            assert_eq!(read.spread(), spread);
+        }
+        for wrong in [
+            "",
+            "normal",
+            "lognormal",
+            "lognormal:4",
+            "pareto:1",
+            "pareto:x",
+            "fixed:1",
+        ] {
+            let error = Processing::default().with_spread(wrong).expect_err(wrong);
+            assert!(
+                error.contains(&format!("found `{wrong}`, expected fixed")),
+                "{error}"
+            );
+        }
+    }
 }

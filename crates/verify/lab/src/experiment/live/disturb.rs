@@ -3,16 +3,18 @@
 use super::super::Trial;
 use super::super::venue::Stage;
 use crate::cell::Fault as Kind;
-use crate::farm::{Farm, FarmError};
+use crate::farm::{Farm, FarmError, Spot};
 use crate::inject::{self, InjectError, Remedy};
 use rand::SeedableRng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
-use sheaf_protocol::{EpnId, FlpId, NodeId};
-use sheaf_sim::scenario::{Fault, FaultKind};
+use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+use sheaf_sim::scenario::{Fault, FaultKind, Scenario};
 use sheaf_testbed::clock::now_ns;
+use sheaf_testbed::machine::Host;
 use sheaf_testbed::rules::Way;
 use sheaf_testbed::tool::ToolError;
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Reasons why a fault of a live run is not injected, or not undone.
@@ -29,8 +31,62 @@ pub enum DisturbError {
     Tool(#[from] ToolError),
 }
 
+/// Cables of EPNs that are slower for a run than those of the others, as the groups of its scenario have them. They get
+/// their rates back when this is dropped.
+pub(super) struct SlowCards<'a> {
+    stage: &'a Stage,
+    hosts: Vec<Host>,
+}
+
+impl<'a> SlowCards<'a> {
+    /// Makes the cables slower.
+    ///
+    /// # Errors
+    ///
+    /// What `tc` says.
+    pub(super) fn of(
+        scenario: &Scenario,
+        stage: &'a Stage,
+        spots: &BTreeMap<NodeId, Spot>,
+    ) -> Result<Self, DisturbError> {
+        let mut cards = Self {
+            stage,
+            hosts: Vec::new(),
+        };
+        for (node, spot) in spots {
+            let factor = slowness(scenario, *node);
+            if let Some(host) = spot.host.as_ref().filter(|_| factor != 1.0) {
+                cards.hosts.push(host.clone());
+                stage.slow_down(host, factor)?;
+            }
+        }
+        Ok(cards)
+    }
+}
+
+impl Drop for SlowCards<'_> {
+    fn drop(&mut self) {
+        for host in &self.hosts {
+            if let Err(error) = self.stage.slow_down(host, 1.0) {
+                tracing::warn!(%error, "A cable keeps the rate of the last run");
+            }
+        }
+    }
+}
+
+/// Returns how much slower the cable of `node` is than the topology has it, by its group.
+fn slowness(scenario: &Scenario, node: NodeId) -> f64 {
+    let group = match node.role {
+        Role::Epn => scenario.group_of(u32::from(node.index)),
+        _ => None,
+    };
+    group.map_or(1.0, |group| 1.0 / group.nic)
+}
+
 /// Injects faults, and undoes them.
 pub(super) struct Disturber {
+    /// Scenario of the run.
+    scenario: Scenario,
     /// Still to come, the last one first.
     faults: Vec<Fault>,
     /// When each is undone, in ns.
@@ -52,6 +108,7 @@ impl Disturber {
         let mut faults = trial.scenario.faults.clone();
         faults.sort_by(|a, b| b.at_s.total_cmp(&a.at_s));
         Self {
+            scenario: trial.scenario.clone(),
             faults,
             remedies: Vec::new(),
             begin_ns,
@@ -85,7 +142,7 @@ impl Disturber {
         }
         while let Some(at) = self.remedies.iter().position(|(at, _)| *at <= now) {
             let (_, undo) = self.remedies.remove(at);
-            heal(undo, farm, stage)?;
+            heal(undo, &self.scenario, farm, stage)?;
         }
         Ok(())
     }
@@ -103,7 +160,7 @@ impl Disturber {
                     remedy(farm)?;
                     farm.let_all_end();
                 }
-                Undo::Rate(node) => set_rate(farm, stage, node, 1.0)?,
+                Undo::Rate(node) => set_rate(&self.scenario, farm, stage, node, 1.0)?,
             }
         }
         Ok(())
@@ -147,7 +204,8 @@ impl Disturber {
                 )?))
             }
             FaultKind::SlowNic => {
-                set_rate(farm, stage, node, fault.factor.unwrap_or(1.0))?;
+                let factor = fault.factor.unwrap_or(1.0);
+                set_rate(&self.scenario, farm, stage, node, factor)?;
                 Some(Undo::Rate(node))
             }
             // Refused when the experiment was read.
@@ -156,7 +214,12 @@ impl Disturber {
     }
 }
 
-fn heal(undo: Undo, farm: &mut Farm, stage: &Stage) -> Result<(), DisturbError> {
+fn heal(
+    undo: Undo,
+    scenario: &Scenario,
+    farm: &mut Farm,
+    stage: &Stage,
+) -> Result<(), DisturbError> {
     match undo {
         Undo::Farm(remedy) => remedy(farm)?,
         Undo::Launch(node) => {
@@ -166,15 +229,22 @@ fn heal(undo: Undo, farm: &mut Farm, stage: &Stage) -> Result<(), DisturbError> 
                 farm.launch(node)?;
             }
         }
-        Undo::Rate(node) => set_rate(farm, stage, node, 1.0)?,
+        Undo::Rate(node) => set_rate(scenario, farm, stage, node, 1.0)?,
     }
     farm.let_all_end();
     Ok(())
 }
 
-fn set_rate(farm: &Farm, stage: &Stage, node: NodeId, factor: f64) -> Result<(), ToolError> {
+/// Makes the cable of `node` `factor` times slower than it is in `scenario`.
+fn set_rate(
+    scenario: &Scenario,
+    farm: &Farm,
+    stage: &Stage,
+    node: NodeId,
+    factor: f64,
+) -> Result<(), ToolError> {
     match farm.host(node) {
-        Some(host) => stage.slow_down(&host, factor),
+        Some(host) => stage.slow_down(&host, factor * slowness(scenario, node)),
         None => Ok(()),
     }
 }

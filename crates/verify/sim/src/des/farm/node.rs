@@ -377,7 +377,8 @@ impl DesFarm {
                 return;
             };
             self.records.process(now, tf);
-            let ns = self.times.ns(tf.0, node.speed / node.slowness, bytes);
+            let overhead = self.scenario.processing.overhead_us * 1000;
+            let ns = self.times.ns(tf.0, node.speed / node.slowness, bytes) + overhead;
             if ns == 0 {
                 node.brain.handle_sink_freed(Timestamp(now), bytes);
                 self.records.done(now, tf);

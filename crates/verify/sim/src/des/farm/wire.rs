@@ -69,11 +69,12 @@ impl DesFarm {
         let now = self.queue.now();
         let delay = self.scenario.network.delay_us * 1000;
         for far in 0..2 {
-            if !self.starting[far].is_empty() {
+            let stf_ns = self.scenario.network.stf_us * 1000;
+            if stf_ns > 0 {
+                self.send_off_one_by_one(far, stf_ns);
+            } else if !self.starting[far].is_empty() {
                 let at = self.starts.put(std::mem::take(&mut self.starting[far]));
-                // A granted STF has to be asked for first.
-                let ways = if self.is_granted() { 2 } else { 1 };
-                let after = delay * ways * (far as u64 + 1);
+                let after = self.way(far);
                 self.queue.push(now + after, Event::Starts(at));
             }
         }
@@ -85,6 +86,23 @@ impl DesFarm {
             let at = self.links.put(std::mem::take(&mut self.connecting));
             self.queue.push(now + 2 * delay, Event::Links(at));
         }
+    }
+
+    /// Sends what was gathered for streams one after the other, as the processors of one machine do.
+    fn send_off_one_by_one(&mut self, far: usize, stf_ns: Nanos) {
+        let after = self.way(far);
+        for start in std::mem::take(&mut self.starting[far]) {
+            self.machine_free_at = self.machine_free_at.max(self.queue.now()) + stf_ns;
+            let at = self.starts.put(vec![start]);
+            self.queue
+                .push(self.machine_free_at + after, Event::Starts(at));
+        }
+    }
+
+    /// Returns the time from the sender of an STF to the network; a granted STF has to be asked for first.
+    fn way(&self, far: usize) -> Nanos {
+        let ways = if self.is_granted() { 2 } else { 1 };
+        self.scenario.network.delay_us * 1000 * ways * (far as u64 + 1)
     }
 
     /// Starts flows whose first bytes arrive at the network.
