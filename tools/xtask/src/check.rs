@@ -171,14 +171,17 @@ impl Stage {
                 let grants = torture(&["--kind", "grants", "--seeds", "1000"]);
                 let redelivery = torture(&["--kind", "redelivery", "--seeds", "1000"]);
                 let processed = torture(&["--kind", "processed", "--seeds", "500"]);
-                let redelivery = redelivery.and(processed);
                 let monitor = torture(&["--kind", "monitor", "--seeds", MONITOR_SEEDS]);
                 let writers = torture(&["--kind", "writers", "--seeds", WRITER_SEEDS]);
                 let handoff = torture(&["--kind", "handoff", "--seeds", WRITER_SEEDS]);
                 let narrow = ["runs", "lives", "control-cut", "replays", "starved"]
                     .map(|kind| torture(&["--kind", kind, "--seeds", "300"]));
                 let narrow = narrow.into_iter().fold(
-                    redelivery.and(monitor).and(writers).and(handoff),
+                    redelivery
+                        .and(processed)
+                        .and(monitor)
+                        .and(writers)
+                        .and(handoff),
                     Result::and,
                 );
                 swarm.and(outside).and(grants).and(narrow)

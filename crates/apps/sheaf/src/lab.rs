@@ -4,6 +4,7 @@ mod experiment;
 mod hosts;
 mod monitor;
 mod net;
+mod paper;
 
 use crate::duration;
 use crate::{fail, json_file, progress};
@@ -34,6 +35,7 @@ enum Experiment {
     Plot(experiment::PlotArgs),
     Compare(experiment::CompareArgs),
     Calibrate(experiment::CalibrateArgs),
+    Paper(paper::PaperArgs),
     Monitor(Box<monitor::MonitorArgs>),
     /// Run one process of a legacy run; `sheaf lab run` starts it.
     #[command(hide = true)]
@@ -161,6 +163,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Experiment::Plot(args) => experiment::plot(args),
         Experiment::Compare(args) => experiment::compare(args),
         Experiment::Calibrate(args) => experiment::calibrate(args),
+        Experiment::Paper(args) => paper::run(args),
         Experiment::Monitor(args) => monitor::run(args),
         Experiment::LegacyNode { config } => run_legacy_node(config),
         Experiment::Attend { words } => {

@@ -18,8 +18,8 @@ pub use page::{markdown, table};
 /// One figure of one point, measured and simulated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Deviation {
-    /// `loss_percent`, `goodput_mbit_s`, `latency_us_p50`, `latency_us_p90`, `latency_us_p99`, `wait_us_p50` or
-    /// `wait_us_p90`.
+    /// `loss_percent`, `goodput_mbit_s`, `latency_us_p50`, `latency_us_p90`, `latency_us_p99`, `wait_us_p50`,
+    /// `wait_us_p90` or `wait_us_mean`.
     pub figure: &'static str,
     /// Median of the live runs.
     pub live: f64,
@@ -114,7 +114,7 @@ fn has_waits(point: &Point) -> bool {
 }
 
 const MS: f64 = 1e-3;
-const FIGURES: [Figure; 7] = [
+const FIGURES: [Figure; 8] = [
     Figure {
         of: compare::LOSS,
         shown: ("loss", "%", 1.0),
@@ -170,6 +170,17 @@ const FIGURES: [Figure; 7] = [
             |point| point.wait_us.as_ref().map_or(0.0, |wait| wait.p90),
         ),
         shown: ("wait p90", "ms", MS),
+        aim: 15.0,
+        is_of: has_waits,
+    },
+    Figure {
+        of: (
+            "wait_us_mean",
+            |run| run.waits.as_ref().map_or(0.0, |waits| waits.wait.mean_us),
+            // A summary has no mean.
+            |_| f64::NAN,
+        ),
+        shown: ("wait mean", "ms", MS),
         aim: 15.0,
         is_of: has_waits,
     },
@@ -271,6 +282,7 @@ fn pair(results: &Results, live: usize, simulated: usize) -> Pair {
             .iter()
             .filter(|figure| (figure.is_of)(&points[live]))
             .map(deviation)
+            .filter(|one| one.live.is_finite() && one.simulated.is_finite())
             .collect(),
         asked: points[live].clone(),
     }
@@ -448,7 +460,7 @@ mod tests {
         assert!(a.figure("wait_us_p90").is_none());
         let wait = b.figure("wait_us_p90").unwrap();
         assert_eq!(wait.error, Some(10.0));
-        let overall = found.overall.last().unwrap();
+        let overall = found.overall.last().unwrap(); // no run, so no mean
         assert_eq!(
             (overall.figure, overall.points, overall.within),
             ("wait_us_p90", 1, 1)

@@ -257,9 +257,13 @@ impl Experiment {
         if !(0.1..=100.0).contains(&live.window_percent) {
             return Err(self.value("live.window_percent", live.window_percent, "0.1 to 100"));
         }
-        if !(0.0..=100.0).contains(&live.others_percent_max) {
-            let found = live.others_percent_max;
-            return Err(self.value("live.others_percent_max", found, "0 to 100"));
+        for (key, percent) in [
+            ("live.others_percent_max", live.others_percent_max),
+            ("live.pressure_percent_max", live.pressure_percent_max),
+        ] {
+            if !(0.0..=100.0).contains(&percent) {
+                return Err(self.value(key, percent, "0 to 100"));
+            }
         }
         if live.in_flight_ms == 0 || live.in_flight_tfs_min == 0 {
             return Err(self.value("live.in_flight_ms, live.in_flight_tfs_min", 0, "at least 1"));

@@ -1,7 +1,8 @@
 //! Figures for own questions: one value of a folder of results over another, a line for each value of further ones.
 //!
 //! Values go by their names in `summary.json`, such as `load` or `latency_us.p99`, and in the files of runs, such as
-//! `waits.wait.us.p99`. A value that runs have is shown as their mean with its interval of 95 %.
+//! `waits.wait.us.p99`; values that labels name, such as `farm.report_ms 100`, by those names, and the rest of the label is
+//! `farm`. A value that runs have is shown as their mean with its interval of 95 %.
 
 use crate::results::Results;
 use serde::Serialize;
@@ -85,7 +86,8 @@ pub fn series(results: &Results, question: &Question) -> Result<Vec<Series>, Plo
     let mut series: Vec<Series> = Vec::new();
     let mut names = BTreeSet::new();
     for (index, point) in results.summary.points.iter().enumerate() {
-        let of_point = flat(point);
+        let mut of_point = flat(point);
+        add_label(&point.label, &mut of_point);
         names.extend(of_point.keys().cloned());
         let runs = results.valid_runs(index).map(flat);
         let of_runs: Vec<Named> = runs.collect();
@@ -156,11 +158,11 @@ fn check_names(question: &Question, names: &BTreeSet<String>) -> Result<(), Plot
     }
 }
 
-/// Draws the lines as an SVG.
+/// Draws the lines as an SVG. What is 0 has no place on a logarithmic axis, and is left out.
 ///
 /// # Errors
 ///
-/// [`PlotError`] for values that are not above 0 on a logarithmic axis.
+/// [`PlotError`] for values that are not finite.
 pub fn draw(
     experiment: &str,
     question: &Question,
@@ -176,6 +178,7 @@ pub fn draw(
         points: series
             .points
             .iter()
+            .filter(|at| (at.x > 0.0 || !question.is_log_x) && (at.y > 0.0 || !question.is_log_y))
             .map(|at| {
                 let [low, high] = at.ci95;
                 // A logarithmic axis ends above 0.
@@ -228,6 +231,29 @@ pub fn table(question: &Question, series: &[Series]) -> String {
         }
     }
     text
+}
+
+/// Adds the values that a label names, such as `farm.report_ms 100`, and what is left of it as `farm`.
+fn add_label(label: &str, named: &mut Named) {
+    let mut left = Vec::new();
+    for part in label.split(", ") {
+        let is_name = |name: &str| {
+            let is_of_key =
+                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._".contains(c);
+            name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(is_of_key)
+        };
+        let value = part.split_once(' ').filter(|(name, _)| is_name(name));
+        let value = value.and_then(|(name, text)| Some((name, text.parse::<f64>().ok()?)));
+        match value {
+            Some((name, value)) => {
+                named.entry(name.to_owned()).or_insert_with(|| value.into());
+            }
+            None => left.push(part),
+        }
+    }
+    named
+        .entry("farm".to_owned())
+        .or_insert_with(|| left.join(", ").into());
 }
 
 /// Returns the numbers, texts and truths of `value`, under dotted names.

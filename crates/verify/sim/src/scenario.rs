@@ -11,7 +11,7 @@ mod writing;
 
 pub use network::{Control, Network, Rack};
 pub use parts::{
-    Builder, Distribution, FarmLimits, Fault, FaultKind, Group, Legacy, Mode, Processing,
+    AckLevel, Builder, Distribution, FarmLimits, Fault, FaultKind, Group, Legacy, Mode, Processing,
     SizeModel, Sizes, Stalls,
 };
 pub use writing::{BLOCK_S, Writing};
@@ -70,6 +70,9 @@ pub struct Scenario {
     pub reaction: Reaction,
     /// Sheaf's rules, or those of the prior systems.
     pub mode: Mode,
+    /// Point at which EPNs acknowledge TFs.
+    #[serde(skip_serializing_if = "AckLevel::is_default")]
+    pub ack: AckLevel,
     /// Way of STFs to their EPN.
     pub push: Push,
     /// Sources that send to one EPN at a time, if [`push`](Self::push) is granted.
@@ -140,6 +143,7 @@ impl Default for Scenario {
             policy: policy::DEFAULT.to_owned(),
             reaction: Reaction::default(),
             mode: Mode::default(),
+            ack: AckLevel::default(),
             push: Push::default(),
             granted_sources: 4,
             hold_bytes: 512 << 20,

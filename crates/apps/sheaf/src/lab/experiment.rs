@@ -101,31 +101,31 @@ Examples:
 pub(super) struct PlotArgs {
     /// Read this folder of results, or summary.json.
     #[arg(value_name = "DIR")]
-    results: PathBuf,
+    pub(super) results: PathBuf,
     /// Draw over this value.
     #[arg(long, value_name = "NAME")]
-    x: String,
+    pub(super) x: String,
     /// Draw this value.
     #[arg(long, value_name = "NAME")]
-    y: String,
+    pub(super) y: String,
     /// Draw a line for each of these values; may be repeated.
     #[arg(long, value_name = "NAME")]
-    by: Vec<String>,
+    pub(super) by: Vec<String>,
     /// Draw only points with this value; may be repeated.
     #[arg(long = "where", value_name = "NAME=VALUE", value_parser = equation)]
-    only: Vec<(String, String)>,
+    pub(super) only: Vec<(String, String)>,
     /// Make the axis below logarithmic.
     #[arg(long)]
-    log_x: bool,
+    pub(super) log_x: bool,
     /// Make the axis beside logarithmic.
     #[arg(long)]
-    log_y: bool,
+    pub(super) log_y: bool,
     /// Write the figure to this file, as SVG; without it, only the numbers are shown.
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     /// Write the lines as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    pub(super) json: Option<PathBuf>,
 }
 
 /// Parses `NAME=VALUE`.
@@ -175,6 +175,43 @@ pub(super) struct CalibrateArgs {
     /// Write the errors as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+impl RunArgs {
+    /// Returns the call that runs all of `file` and leaves its results in `out`.
+    pub(super) fn of(file: PathBuf, out: PathBuf) -> Self {
+        Self {
+            file,
+            quick: false,
+            iterations: None,
+            duration: None,
+            only: Vec::new(),
+            out: Some(out),
+            hosts: None,
+            list: false,
+            json: None,
+            page: None,
+        }
+    }
+}
+
+impl CalibrateArgs {
+    /// Returns the call that writes the errors of `results`.
+    pub(super) fn of(results: &Path, page: PathBuf, json: PathBuf) -> Self {
+        Self {
+            results: results.to_owned(),
+            page: Some(page),
+            json: Some(json),
+        }
+    }
+}
+
+/// Writes the results in a folder as a page of Markdown and as JSON.
+pub(super) fn write(results: &Path, page: &Path, json: &Path) -> anyhow::Result<()> {
+    let results = Results::read(results).map_err(super::refuse)?;
+    write_page(Some(page), &results)?;
+    output::write_json(json, &results.summary)?;
+    Ok(())
 }
 
 /// Writes the page.

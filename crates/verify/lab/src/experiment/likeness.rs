@@ -62,6 +62,7 @@ pub(super) fn liken(
     (network.delay_us, network.control_delay_us) = (machine.hop_us, machine.hop_us);
     network.stf_us = machine.stf_us;
     if scenario.processing.ms > 0.0 {
+        scenario.processing.take_us = machine.take_us;
         scenario.processing.overhead_us = machine.consumer_us;
     }
     network.racks = racks(topology, &flps, &epns)?;

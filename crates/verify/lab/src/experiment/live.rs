@@ -18,12 +18,12 @@ use disturb::{Disturber, SlowCards};
 use rustix::process::Signal;
 use sheaf_figures::stat;
 use sheaf_node::config::{
-    DiscardSink, FarmConfig, LedgerBackend, ShmSink, SinkConfig, SourceConfig,
+    Ack, DiscardSink, FarmConfig, LedgerBackend, ShmSink, SinkConfig, SourceConfig,
 };
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
-use sheaf_scheduler::Mode;
+use sheaf_scheduler::{Delivery, Mode};
 use sheaf_sim::des::Fate;
-use sheaf_sim::scenario::{Scenario, SizeModel};
+use sheaf_sim::scenario::{AckLevel, Scenario, SizeModel};
 use sheaf_stf_builder::flp::{Push, WhenFull};
 use sheaf_stf_builder::{GeneratorConfig, SizeModel as Sizes};
 use sheaf_testbed::IoError;
@@ -322,6 +322,10 @@ fn config(trial: &Trial, seed: u64, folder: &Path) -> Result<FarmConfig, LiveErr
     }
     config.epn.build.capacity_bytes = capacity_bytes(&trial.live, scenario);
     config.epn.sink = sink(scenario, folder);
+    if scenario.ack == AckLevel::Processed {
+        config.epn.ack = Ack::Processed;
+        config.icn.delivery = Delivery::AtLeastOnce;
+    }
     config.epn.build.tfs_in_building_max = scenario.farm.tfs_in_building_max;
     if scenario.processing.ms > 0.0 {
         // What waits for consumers is bounded by its bytes, as in simulations.

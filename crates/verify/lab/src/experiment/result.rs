@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use sheaf_figures::stat;
+use sheaf_sim::experiment::LiveSettings;
 use sheaf_sim::summary::Latency;
 use std::collections::BTreeMap;
 
@@ -94,19 +95,25 @@ pub struct MachineRun {
 }
 
 impl MachineRun {
-    /// Returns why a run on it does not count: `None` if others and the hypervisor left enough processor time.
-    pub(crate) fn starved(&self, others_percent_max: f64) -> Option<String> {
+    /// Returns why a run on it does not count; `None` if the farm had the processors.
+    pub(crate) fn starved(&self, live: &LiveSettings) -> Option<String> {
         let Self {
             others_percent,
             steal_percent,
-            ..
+            pressure_percent,
         } = self;
-        (others_percent + steal_percent > others_percent_max).then(|| {
-            format!(
+        if others_percent + steal_percent > live.others_percent_max {
+            let most = live.others_percent_max;
+            return Some(format!(
                 "other programs took {others_percent:.1} % and the hypervisor {steal_percent:.1} % of the processors, \
-                 expected at most {others_percent_max} % together"
-            )
-        })
+                 expected at most {most} % together"
+            ));
+        }
+        let waited = pressure_percent.filter(|waited| *waited > live.pressure_percent_max)?;
+        let most = live.pressure_percent_max;
+        Some(format!(
+            "some task waited for a processor in {waited:.0} % of the time, expected at most {most} %"
+        ))
     }
 }
 
@@ -346,6 +353,32 @@ mod tests {
         let cells = run.csv().split(',').count() - commas_in_quotes;
         assert_eq!(cells, RunResult::CSV_HEADER.split(',').count());
         assert!(!RunResult::CSV_HEADER.contains(' '));
+    }
+
+    #[test]
+    fn a_run_without_processors_does_not_count() {
+        let live = LiveSettings::default();
+        let quiet = MachineRun {
+            others_percent: 6.0,
+            steal_percent: 3.9,
+            pressure_percent: Some(50.0),
+        };
+        assert_eq!(quiet.starved(&live), None);
+        let robbed = MachineRun {
+            steal_percent: 4.1,
+            ..quiet
+        };
+        let why = robbed.starved(&live).unwrap();
+        assert!(why.contains("expected at most 10 % together"), "{why}");
+        let crowded = MachineRun {
+            pressure_percent: Some(51.0),
+            ..quiet
+        };
+        let why = crowded.starved(&live).unwrap();
+        assert!(
+            why.contains("in 51 % of the time, expected at most 50 %"),
+            "{why}"
+        );
     }
 
     #[test]

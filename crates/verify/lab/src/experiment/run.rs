@@ -333,7 +333,7 @@ fn run_one(
     };
     // Nodes on other hosts have processors of their own.
     if let Stage::Net(_) = stage {
-        let starved = machine.starved(trial.live.others_percent_max);
+        let starved = machine.starved(&trial.live);
         result.rejected = result.rejected.or(starved);
         result.machine = Some(machine);
     }

@@ -20,7 +20,7 @@ use super::record::Records;
 use super::stale::Stale;
 use super::systems;
 use super::tally::{Run, TraceHash};
-use crate::scenario::{Control as Way, FaultKind, ORACLE, Push, Scenario, SizeModel};
+use crate::scenario::{AckLevel, Control as Way, FaultKind, ORACLE, Push, Scenario, SizeModel};
 use bytes::Bytes;
 use fate::Fates;
 use node::{EpnNode, FlpNode};
@@ -31,7 +31,7 @@ use sheaf_protocol::control::{EpnAddress, Hello, Release};
 use sheaf_protocol::{
     Control, EpnId, FlpId, Incarnation, NodeId, RunId, Source, StfHeader, Target, TfId, Timestamp,
 };
-use sheaf_scheduler::{Incomplete, Mode, Recipient, RunPlan, Scheduler, SchedulerConfig};
+use sheaf_scheduler::{Delivery, Incomplete, Mode, Recipient, RunPlan, Scheduler, SchedulerConfig};
 use sheaf_stf_builder::flp::{Flp, FlpConfig, Pace, WhenFull};
 use sheaf_tf_builder::{BuildConfig, TfBuilder};
 use std::collections::BTreeMap;
@@ -223,6 +223,10 @@ impl DesFarm {
             drain_ms: farm.drain_ms,
             stf_bytes_max: longest,
             tf_bytes_max,
+            delivery: match scenario.ack {
+                AckLevel::Built => Delivery::AtMostOnce,
+                AckLevel::Processed => Delivery::AtLeastOnce,
+            },
             queue_tfs_max: systems::named(&scenario.policy).map_or(farm.queue_tfs_max, |system| {
                 system.limits(*farm).queue_tfs_max
             }),

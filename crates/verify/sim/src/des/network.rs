@@ -9,10 +9,11 @@
 //!
 //! A port of a switch keeps only so many bytes. A sender that begins puts a window of 10 segments under way before it
 //! receives anything; if the windows of all flows of a port exceed its buffer and the bytes on the wire, the newcomer
-//! loses them all without notice, and it sends again only after the retransmission timeout, which doubles each
-//! time: the incast collapse (A. Phanishayee et al., "Measurement and analysis of TCP throughput collapse in
-//! cluster-based storage systems", FAST 2008; the servers that a buffer supports there are proportional to it, 64 for
-//! 1 MiB, which this rule gives with 16 KiB a sender).
+//! loses them all without notice. A probe finds that out (RFC 8985), and the sender goes on among the others; where the
+//! windows are more than twice what the port keeps, probes are lost, too, and it sends again only after the
+//! retransmission timeout, which doubles each time: the incast collapse (A. Phanishayee et al., "Measurement and
+//! analysis of TCP throughput collapse in cluster-based storage systems", FAST 2008; the servers that a buffer supports
+//! there are proportional to it, 64 for 1 MiB, which this rule gives with 16 KiB a sender and no probes).
 //!
 //! Ports of a lab are shaped by token buckets, which let a burst through at the speed of the machine after a pause
 //! ([`Bucket`]), and its nodes share the processors of that machine: one more port that all flows pass.
@@ -25,6 +26,8 @@ use crate::scenario::{Network as Wires, Scenario};
 use bucket::Bucket;
 use flow::{Flow, State};
 
+/// Windows of a port ÷ what it keeps up to which a lost window is found by a probe: beyond that, probes are lost, too.
+const PROBED_FILL_MAX: f64 = 2.0;
 /// Ports that a flow passes at most: NIC, port, uplink, downlink, machine.
 const PATH_MAX: usize = 5;
 /// Timeouts do not double for ever.
@@ -267,6 +270,7 @@ impl Network {
                 count: 0,
                 state: State::Free,
                 timeouts: 0,
+                is_probed: false,
                 left: 0.0,
                 since: 0,
                 rate: 0.0,
@@ -284,6 +288,7 @@ impl Network {
             count: count as u8,
             state: State::Stalled,
             timeouts: 0,
+            is_probed: false,
             left: bytes as f64,
             since: now,
             rate: 0.0,
@@ -423,24 +428,31 @@ impl Network {
         (flow.life == id.life && flow.state != State::Free).then_some(flow)
     }
 
-    /// Sends if every buffer on the way has room for the window, else waits for the timeout.
+    /// Sends if every buffer on the way has room for the window, else waits for a probe or the timeout.
     fn try_send(&mut self, now: Nanos, index: u32) {
         let flow = self.flows[index as usize];
         let count = usize::from(flow.count);
-        let overflows = flow.ports[..count].iter().any(|port| {
+        // Windows of a port ÷ what it keeps; the first sender always gets through: its window is acknowledged at the
+        // rate of the port.
+        let fill = |port: &u32| {
             let port = &self.ports[*port as usize];
-            // The first sender always gets through: its window is acknowledged at the port's rate.
-            port.windows > 0
-                && port
-                    .buffer
-                    .is_some_and(|buffer| port.windows + flow.window > buffer)
-        });
-        if overflows {
-            self.timeouts += 1;
-            let doubled = u32::from(flow.timeouts).min(RTO_DOUBLED_MAX);
-            let at = now + ((self.wires.rto_ms * MS) << doubled);
+            let buffer = port.buffer.filter(|_| port.windows > 0)?;
+            Some((port.windows + flow.window) as f64 / buffer as f64)
+        };
+        let fullest = flow.ports[..count].iter().filter_map(fill);
+        let fullest = fullest.fold(0.0, f64::max);
+        let can_probe = self.wires.probe_ms > 0 && fullest <= PROBED_FILL_MAX;
+        if fullest > 1.0 && !(can_probe && flow.is_probed) {
             let flow = &mut self.flows[index as usize];
-            flow.timeouts = flow.timeouts.saturating_add(1);
+            let at = if can_probe {
+                flow.is_probed = true;
+                now + self.wires.probe_ms * MS
+            } else {
+                self.timeouts += 1;
+                let doubled = u32::from(flow.timeouts).min(RTO_DOUBLED_MAX);
+                flow.timeouts = flow.timeouts.saturating_add(1);
+                now + ((self.wires.rto_ms * MS) << doubled)
+            };
             flow.state = State::Stalled;
             flow.due = at;
             let life = flow.life;

@@ -133,6 +133,8 @@ pub(super) struct Records {
     all: Vec<TfRecord>,
     /// TFs with a verdict that FLPs have not freed.
     unfreed: BTreeSet<TfId>,
+    /// TFs whose EPN died before the consumer had finished.
+    died: BTreeSet<TfId>,
 }
 
 impl Records {
@@ -190,6 +192,11 @@ impl Records {
                 self.of(*tf).fate = Fate::Dropped(DropReason::Undelivered);
             }
             Record::Abandoned { tf, .. } => self.of(*tf).fate = Fate::Abandoned,
+            Record::Redelivered { tf, verdict, .. } => {
+                if let Verdict::Complete { target } | Verdict::Incomplete { target, .. } = verdict {
+                    self.of(*tf).epn = Some(target.epn.0);
+                }
+            }
             _ => {}
         }
     }
@@ -213,16 +220,18 @@ impl Records {
     }
 
     pub(super) fn process(&mut self, now: Nanos, tf: TfId) {
+        self.died.remove(&tf);
         self.of(tf).processing_ns = Some(now);
     }
 
     pub(super) fn done(&mut self, now: Nanos, tf: TfId) {
-        self.of(tf).done_ns = Some(now);
+        // The first time, if it is processed again since the EPN died before its acknowledgement came.
+        self.of(tf).done_ns.get_or_insert(now);
     }
 
     /// Notes that the EPN died before the consumer had finished.
     pub(super) fn die(&mut self, tf: TfId) {
-        self.of(tf).fate = Fate::DiedUnprocessed;
+        self.died.insert(tf);
     }
 
     /// Returns the records, with the fate of TFs whose consumers have not finished.
@@ -231,7 +240,10 @@ impl Records {
         for record in &mut all {
             let is_delivered = matches!(record.fate, Fate::Complete | Fate::Incomplete);
             if is_delivered && record.done_ns.is_none() {
-                record.fate = Fate::Unprocessed;
+                record.fate = match self.died.contains(&TfId(record.tf)) {
+                    true => Fate::DiedUnprocessed,
+                    false => Fate::Unprocessed,
+                };
             }
         }
         all

@@ -17,6 +17,9 @@ pub struct LiveSettings {
     /// What other programs and the hypervisor may take of the processors in a run, in percent: a run that had less of
     /// them is rejected.
     pub others_percent_max: f64,
+    /// Share of the time, in percent, in which some task may wait for a processor: in a run with more the farm has not
+    /// enough of them, which is rejected.
+    pub pressure_percent_max: f64,
     /// How often a rejected run is made again.
     pub retries: u32,
     /// Whether heartbeats of legacy runs are paced by FairMQ's rate limiter with its dead band of 1/64.
@@ -34,6 +37,7 @@ impl Default for LiveSettings {
             tf_deadline_ms: 1000,
             window_percent: 1.0,
             others_percent_max: 10.0,
+            pressure_percent_max: 50.0,
             retries: 2,
             legacy_dead_band: false,
             legacy_order: true,
@@ -50,6 +54,8 @@ pub struct Machine {
     pub hop_us: u64,
     /// Processor time of an STF beside its bytes, in µs.
     pub stf_us: u64,
+    /// Time from the delivery of a TF until a consumer that is idle begins with it, in µs.
+    pub take_us: u64,
     /// Time that a consumer takes for each TF beside its work, in µs.
     pub consumer_us: u64,
     /// Payload rate that the processors of the machine carry for all nodes where links charge frames, in Mbit/s.
@@ -63,8 +69,9 @@ impl Default for Machine {
         Self {
             hop_us: 70,
             stf_us: 64,
-            consumer_us: 250,
-            frames_mbit_s: 1400.0,
+            take_us: 250,
+            consumer_us: 200,
+            frames_mbit_s: 2000.0,
             bulk_mbit_s: 9000.0,
         }
     }

@@ -125,6 +125,7 @@ impl Scenario {
             return Err(ScenarioError::value("processing.alpha", alpha, expected));
         }
         count("processing.parallel", self.processing.parallel, 1, 65_536)?;
+        at_most_us("processing.take_us", self.processing.take_us)?;
         at_most_us("processing.overhead_us", self.processing.overhead_us)?;
         let mut grouped = 0u32;
         for (index, group) in self.groups.iter().enumerate() {

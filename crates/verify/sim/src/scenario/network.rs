@@ -38,6 +38,10 @@ pub struct Network {
     pub window_bytes: u64,
     /// Least time after which TCP retransmits, in ms; it doubles with every failure.
     pub rto_ms: u64,
+    /// Time after which TCP finds out that its last segments were lost, by a probe, in ms (RFC 8985); a sender that a
+    /// full port has cost its first window goes on then, among the others. 0: it waits for the retransmission timeout,
+    /// as it does where the windows of a port are more than twice what it keeps.
+    pub probe_ms: u64,
     /// Racks; nodes beyond them are in one more rack, without a bound on its uplink. None: one switch for all.
     pub racks: Vec<Rack>,
     /// Network of control messages.
@@ -62,6 +66,7 @@ impl Default for Network {
             stf_us: 0,
             window_bytes: 14_600,
             rto_ms: 200,
+            probe_ms: 20,
             racks: Vec::new(),
             control: Control::Auxiliary,
             control_delay_us: 100,

@@ -13,6 +13,24 @@ pub enum Mode {
     Legacy,
 }
 
+/// Point at which an EPN acknowledges a TF, so that FLPs free it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AckLevel {
+    /// Its consumer has it.
+    #[default]
+    Built,
+    /// Its consumer has finished; a TF whose EPN dies before is built again at another one.
+    Processed,
+}
+
+impl AckLevel {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Sizes of the STFs. The mean over all FLPs and TFs is always about `bytes`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -165,7 +183,9 @@ pub struct Processing {
     pub by_size: bool,
     /// TFs in processing at once at one EPN.
     pub parallel: u32,
-    /// Time that a consumer takes for each TF beside its work, in µs: taking it, waking, giving it back.
+    /// Time from the delivery of a TF until a consumer that is idle begins with it, in µs: hand-over, waking.
+    pub take_us: u64,
+    /// Time that a consumer takes for each TF beside its work, in µs: waking behind it, giving it back.
     pub overhead_us: u64,
 }
 
@@ -178,6 +198,7 @@ impl Default for Processing {
             alpha: 2.1,
             by_size: false,
             parallel: 1,
+            take_us: 0,
             overhead_us: 0,
         }
     }

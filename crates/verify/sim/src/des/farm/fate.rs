@@ -26,6 +26,15 @@ impl Bits {
         word.is_some_and(|word| word & (1 << (tf.0 % 64)) != 0)
     }
 
+    fn remove(&mut self, tf: TfId) {
+        let at = (tf.0 / 64) as usize;
+        let bit = 1 << (tf.0 % 64);
+        if self.contains(tf) {
+            self.words[at] &= !bit;
+            self.count -= 1;
+        }
+    }
+
     /// Inserts a TF; `false` if it was there.
     fn insert(&mut self, tf: TfId) -> bool {
         let at = (tf.0 / 64) as usize;
@@ -127,6 +136,11 @@ impl Fates {
         if !self.delivered.insert(tf) {
             self.twice += 1;
         }
+    }
+
+    /// Notes that an EPN has died with a TF whose consumer had not finished: another one may get it.
+    pub(super) fn die(&mut self, tf: TfId) {
+        self.delivered.remove(tf);
     }
 
     /// Writes the fates of all TFs into `run`, and whether the scheduler's accounting agrees.

@@ -85,9 +85,10 @@ impl DesFarm {
         }
         node.condition = Condition::Down;
         node.is_connected = false;
-        let waiting = node.waiting.drain(..).map(|(tf, _)| tf);
+        let waiting = node.waiting.drain(..).map(|(tf, ..)| tf);
         for tf in waiting.chain(std::mem::take(&mut node.working)) {
             self.records.die(tf);
+            self.fates.die(tf);
         }
         self.saying.push(Said {
             node: node.target.epn.into(),

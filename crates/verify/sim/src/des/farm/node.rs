@@ -2,9 +2,10 @@
 
 use super::super::queue::Nanos;
 use super::{DesFarm, Event, Said, Word};
+use crate::scenario::AckLevel;
 use sheaf_protocol::control::Hello;
 use sheaf_protocol::{
-    Control, PayloadFormat, Source, Stf, StfHeader, Target, TfId, Timestamp, splitmix,
+    Control, PayloadFormat, RunId, Source, Stf, StfHeader, Target, TfId, Timestamp, splitmix,
 };
 use sheaf_stf_builder::flp::{Action as FlpAction, Demand, Flp, Given};
 use sheaf_tf_builder::{Action as EpnAction, TfBuilder};
@@ -51,9 +52,9 @@ pub(super) struct EpnNode {
     pub(super) speed: f64,
     /// Present slowness of the consumer, as a factor.
     pub(super) slowness: f64,
-    /// TFs with the consumer, and those that wait for it, with their bytes.
+    /// TFs with the consumer, and those that wait for it, with their bytes and the time at which they can be taken.
     pub(super) busy: u32,
-    pub(super) waiting: VecDeque<(TfId, u64)>,
+    pub(super) waiting: VecDeque<(TfId, u64, Nanos)>,
     /// TFs in processing.
     pub(super) working: BTreeSet<TfId>,
     pub(super) received_bytes: u64,
@@ -106,6 +107,13 @@ impl EpnNode {
 
     pub(super) fn is_acting(&self) -> bool {
         matches!(self.condition, Condition::Up | Condition::Cut)
+    }
+
+    /// Lets the consumer give a TF back that it has finished with.
+    fn finish(&mut self, now: Timestamp, run: RunId, tf: TfId, bytes: u64) {
+        // Of a TF that was acknowledged when it was delivered nothing follows.
+        self.brain.handle_processed(run, tf);
+        self.brain.handle_sink_freed(now, bytes);
     }
 
     fn held_bytes(&self) -> u64 {
@@ -348,14 +356,22 @@ impl DesFarm {
                 EpnAction::Deliver(tf) => {
                     self.fates.deliver(tf.tf);
                     let bytes = tf.bytes();
+                    let at = self.queue.now() + self.scenario.processing.take_us * 1000;
                     let node = &mut self.epns[epn as usize];
                     node.delivered += 1;
-                    node.waiting.push_back((tf.tf, bytes));
-                    node.brain
-                        .handle_delivered(tf.run, tf.tf, bytes, tf.missing.len());
+                    node.waiting.push_back((tf.tf, bytes, at));
+                    let missing = tf.missing.len();
+                    match self.scenario.ack {
+                        AckLevel::Built => {
+                            node.brain.handle_delivered(tf.run, tf.tf, bytes, missing);
+                        }
+                        AckLevel::Processed => {
+                            node.brain.handle_held(tf.run, tf.tf, bytes, missing);
+                        }
+                    }
                     self.process(epn);
                 }
-                // A consumer takes every TF at once, and no TF is stored: the ack level of simulated farms is `built`.
+                // A consumer takes every TF at once, and no TF is stored.
                 EpnAction::SendToFlp { .. }
                 | EpnAction::Recall { .. }
                 | EpnAction::Store(_)
@@ -373,14 +389,15 @@ impl DesFarm {
             if node.busy >= self.scenario.processing.parallel || !node.is_acting() {
                 return;
             }
-            let Some((tf, bytes)) = node.waiting.pop_front() else {
+            let Some((tf, bytes, at)) = node.waiting.pop_front() else {
                 return;
             };
-            self.records.process(now, tf);
+            let begin = at.max(now);
+            self.records.process(begin, tf);
             let overhead = self.scenario.processing.overhead_us * 1000;
             let ns = self.times.ns(tf.0, node.speed / node.slowness, bytes) + overhead;
-            if ns == 0 {
-                node.brain.handle_sink_freed(Timestamp(now), bytes);
+            if ns == 0 && begin == now {
+                node.finish(Timestamp(now), self.run_id, tf, bytes);
                 self.records.done(now, tf);
                 continue;
             }
@@ -392,7 +409,7 @@ impl DesFarm {
                 tf,
                 bytes,
             };
-            self.queue.push(now + ns, event);
+            self.queue.push(begin + ns, event);
         }
     }
 
@@ -404,7 +421,7 @@ impl DesFarm {
         node.busy -= 1;
         node.working.remove(&tf);
         let now = self.queue.now();
-        node.brain.handle_sink_freed(Timestamp(now), bytes);
+        node.finish(Timestamp(now), self.run_id, tf, bytes);
         self.records.done(now, tf);
         self.process(u32::from(epn));
         self.act_epn(u32::from(epn));

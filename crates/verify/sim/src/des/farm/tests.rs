@@ -395,3 +395,37 @@ fn every_policy_has_the_same_tfs() {
         assert_eq!(work(policy), first, "{policy}");
     }
 }
+
+#[test]
+fn at_ack_level_processed_an_epn_that_dies_costs_no_tf() {
+    let run_of = |ack| {
+        let mut scenario = busy("least-loaded");
+        scenario.ack = ack;
+        let fault = Fault {
+            at_s: scenario.duration_s / 2.0,
+            kind: FaultKind::Crash,
+            flp: None,
+            epn: Some(0),
+            for_s: None,
+            factor: None,
+        };
+        scenario.faults = vec![fault];
+        simulate(&scenario, 1)
+    };
+    let built = run_of(AckLevel::Built);
+    assert!(
+        built.is_conserved() && built.died_unprocessed > 0,
+        "{built:?}"
+    );
+    let processed = run_of(AckLevel::Processed);
+    assert!(processed.is_conserved());
+    assert_eq!((processed.died_unprocessed, processed.unprocessed), (0, 0));
+    assert_eq!(
+        processed.lost() + processed.in_flight,
+        0,
+        "{:?}",
+        processed.lost_by
+    );
+    let all_are_done = processed.records.iter().all(|tf| tf.done_ns.is_some());
+    assert!(all_are_done, "every consumer has finished");
+}

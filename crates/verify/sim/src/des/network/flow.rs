@@ -15,6 +15,8 @@ pub(super) struct Flow {
     pub(super) count: u8,
     pub(super) state: State,
     pub(super) timeouts: u8,
+    /// Whether a probe has found out that its window was lost.
+    pub(super) is_probed: bool,
     /// Bytes that are left at `since`.
     pub(super) left: f64,
     pub(super) since: Nanos,

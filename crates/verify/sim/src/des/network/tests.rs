@@ -224,7 +224,8 @@ fn an_uplink_is_shared_by_what_leaves_the_rack_and_by_nothing_else() {
 #[test]
 fn pushed_bursts_beyond_a_buffer_wait_for_the_retransmission_timeout() {
     // 24 senders of 64 KB into 1 Gbit/s, 128 KiB of buffer: 8 windows of 14600 bytes fit.
-    let scenario = wires(24, 1);
+    let mut scenario = wires(24, 1);
+    scenario.network.probe_ms = 0;
     let flows: Vec<_> = (0..24).map(|flp| (0, flp, 0, 64_000)).collect();
     let found = ends(&scenario, &flows);
     let at_once = found.iter().filter(|end| **end < 200 * MS).count();
@@ -236,6 +237,20 @@ fn pushed_bursts_beyond_a_buffer_wait_for_the_retransmission_timeout() {
     patient.network.port_buffer_bytes = 1 << 20;
     let flows: Vec<_> = (0..24).map(|flp| (0, flp, 0, 64_000)).collect();
     check(&ends(&patient, &flows)[23..], &[12_288_000]);
+}
+
+#[test]
+fn a_probe_finds_a_lost_window_where_the_port_is_not_filled_twice() {
+    let last = |flps: u32| {
+        let flows: Vec<_> = (0..flps).map(|flp| (0, flp, 0, 64_000)).collect();
+        ends(&wires(flps, 1), &flows).into_iter().max().unwrap_or(0)
+    };
+    // 8 windows fit; the next ones go on after 20 ms.
+    assert!(last(8) < 5 * MS, "{}", last(8));
+    assert!((20 * MS..25 * MS).contains(&last(12)), "{}", last(12));
+    assert!((20 * MS..26 * MS).contains(&last(16)), "{}", last(16));
+    // 24 are more than the port bears twice: the last ones wait for the timeout, and need no second one.
+    assert!((200 * MS..210 * MS).contains(&last(24)), "{}", last(24));
 }
 
 #[test]
