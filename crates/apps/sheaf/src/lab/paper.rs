@@ -2,6 +2,7 @@
 
 use super::experiment::{self, CalibrateArgs, PlotArgs, RunArgs};
 use crate::progress;
+use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -178,6 +179,10 @@ pub(super) fn run(args: &PaperArgs) -> anyhow::Result<ExitCode> {
     let is_wanted = |sheet: &&Sheet| {
         args.names.is_empty() || args.names.iter().any(|name| name == sheet.experiment)
     };
+    if !args.list {
+        std::fs::create_dir_all(&args.out)
+            .with_context(|| format!("cannot make {}", args.out.display()))?;
+    }
     let mut rows = Vec::new();
     for sheet in SHEETS.iter().filter(is_wanted) {
         let row = Row {

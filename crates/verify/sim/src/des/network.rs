@@ -52,8 +52,9 @@ struct Port {
     bucket: Option<Bucket>,
     /// Bytes that a switch keeps for the port, with those that the wire holds; none for the queue of a host.
     buffer: Option<u64>,
-    /// Windows of its flows, in bytes.
+    /// Windows of its flows, in bytes, and those that it has lost and that probes are about to find.
     windows: u64,
+    lost: u64,
     /// Largest rate of a flow here; infinite while all of its flows are narrower elsewhere.
     share: f64,
     flows: Vec<u32>,
@@ -174,6 +175,7 @@ impl Network {
             bucket: (burst > 0.0 && rate.is_finite()).then(|| Bucket::new(rate, burst)),
             buffer: is_bounded.then(|| self.wires.port_buffer_bytes + wire as u64),
             windows: 0,
+            lost: 0,
             share: f64::INFINITY,
             flows: Vec::new(),
             is_queued: false,
@@ -271,6 +273,7 @@ impl Network {
                 state: State::Free,
                 timeouts: 0,
                 is_probed: false,
+                is_probing: false,
                 left: 0.0,
                 since: 0,
                 rate: 0.0,
@@ -289,6 +292,7 @@ impl Network {
             state: State::Stalled,
             timeouts: 0,
             is_probed: false,
+            is_probing: false,
             left: bytes as f64,
             since: now,
             rate: 0.0,
@@ -430,6 +434,7 @@ impl Network {
 
     /// Sends if every buffer on the way has room for the window, else waits for a probe or the timeout.
     fn try_send(&mut self, now: Nanos, index: u32) {
+        self.stop_probing(index);
         let flow = self.flows[index as usize];
         let count = usize::from(flow.count);
         // Windows of a port ÷ what it keeps; the first sender always gets through: its window is acknowledged at the
@@ -437,7 +442,7 @@ impl Network {
         let fill = |port: &u32| {
             let port = &self.ports[*port as usize];
             let buffer = port.buffer.filter(|_| port.windows > 0)?;
-            Some((port.windows + flow.window) as f64 / buffer as f64)
+            Some((port.windows + port.lost + flow.window) as f64 / buffer as f64)
         };
         let fullest = flow.ports[..count].iter().filter_map(fill);
         let fullest = fullest.fold(0.0, f64::max);
@@ -445,7 +450,10 @@ impl Network {
         if fullest > 1.0 && !(can_probe && flow.is_probed) {
             let flow = &mut self.flows[index as usize];
             let at = if can_probe {
-                flow.is_probed = true;
+                (flow.is_probed, flow.is_probing) = (true, true);
+                for port in &flow.ports[..count] {
+                    self.ports[*port as usize].lost += flow.window;
+                }
                 now + self.wires.probe_ms * MS
             } else {
                 self.timeouts += 1;
@@ -482,7 +490,18 @@ impl Network {
         self.share_out(now);
     }
 
+    /// Takes the lost window of a flow that waits for its probe from its ports.
+    fn stop_probing(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        if std::mem::take(&mut flow.is_probing) {
+            for port in &flow.ports[..usize::from(flow.count)] {
+                self.ports[*port as usize].lost -= flow.window;
+            }
+        }
+    }
+
     fn leave_ports(&mut self, now: Nanos, index: u32) {
+        self.stop_probing(index);
         let flow = self.flows[index as usize];
         if flow.state != State::Active {
             return;

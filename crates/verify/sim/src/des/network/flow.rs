@@ -15,8 +15,9 @@ pub(super) struct Flow {
     pub(super) count: u8,
     pub(super) state: State,
     pub(super) timeouts: u8,
-    /// Whether a probe has found out that its window was lost.
+    /// Whether a probe has found out that its window was lost, and whether it waits for that.
     pub(super) is_probed: bool,
+    pub(super) is_probing: bool,
     /// Bytes that are left at `since`.
     pub(super) left: f64,
     pub(super) since: Nanos,
