@@ -23,6 +23,7 @@ pub mod records;
 pub mod report;
 pub mod results;
 pub mod soak;
+pub mod times;
 // What a cell is.
 pub mod cell;
 pub mod matrix;

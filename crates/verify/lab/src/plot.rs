@@ -1,8 +1,8 @@
 //! Figures for own questions: one value of a folder of results over another, a line for each value of further ones.
 //!
 //! Values go by their names in `summary.json`, such as `load` or `latency_us.p99`, and in the files of runs, such as
-//! `waits.wait.us.p99`; values that labels name, such as `farm.report_ms 100`, by those names, and the rest of the label is
-//! `farm`. A value that runs have is shown as their mean with its interval of 95 %.
+//! `waits.wait.us.p99`; values that labels name, such as `farm.report_ms 100`, by those names, and the rest of the
+//! label is `farm`. A value that runs have is shown as their mean with its interval of 95 %.
 
 use crate::results::Results;
 use serde::Serialize;

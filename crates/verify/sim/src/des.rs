@@ -14,7 +14,6 @@ mod point;
 mod queue;
 mod record;
 mod stale;
-pub mod systems;
 mod tally;
 
 pub use draw::TimeDraw;

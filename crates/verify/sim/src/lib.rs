@@ -25,6 +25,7 @@ pub mod prior;
 pub mod scenario;
 pub mod serving;
 pub mod summary;
+pub mod systems;
 
 pub mod handoff;
 #[cfg(feature = "mutants")]

@@ -64,7 +64,7 @@ pub struct Scenario {
     /// Everything random comes from it.
     pub seed: u64,
     /// Policy that chooses the EPN: a name of `sheaf_placement::policy`; in a simulation also [`ORACLE`], and
-    /// one of the [`systems`](crate::des::systems).
+    /// one of the [`systems`](crate::systems).
     pub policy: String,
     /// Reaction to EPNs that fail.
     pub reaction: Reaction,

@@ -156,9 +156,9 @@ pub(super) struct CompareArgs {
 
 /// Compare simulated with live points of one experiment.
 ///
-/// Losses differ by percentage points, goodput and quantiles of latency and wait by percent of the live figure, each the
-/// median of its runs; then the median error over all points, the worst, and how many are within the aim: 1 point of
-/// loss, 2 % of goodput, 10 % of latency, 15 % of wait.
+/// Losses differ by percentage points, goodput and quantiles of latency and wait by percent of the live figure, each
+/// the median of its runs; then the median error over all points, the worst, and how many are within the aim: 1 point
+/// of loss, 2 % of goodput, 10 % of latency, 15 % of wait.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

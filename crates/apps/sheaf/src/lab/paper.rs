@@ -22,7 +22,7 @@ struct Sheet {
     /// Name of the experiment, of its file and of its page.
     experiment: &'static str,
     page: Page,
-    /// What its points need, and how long they take on two processors.
+    /// Needs of its points, and how long they take on two processors.
     needs: &'static str,
     figures: &'static [Figure],
 }

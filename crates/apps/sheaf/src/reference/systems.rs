@@ -1,7 +1,7 @@
 //! Table of the prior systems that stand for policies in simulations.
 
 use super::marked::{Table, markdown};
-use sheaf_sim::des::systems::{SYSTEMS, System};
+use sheaf_sim::systems::{SYSTEMS, System};
 
 /// Returns the table of the page.
 pub(super) fn tables() -> Vec<Table> {

@@ -1,13 +1,11 @@
 //! Result of one run.
 
 use serde::{Deserialize, Serialize};
-use sheaf_figures::stat;
 use sheaf_sim::experiment::LiveSettings;
 use sheaf_sim::summary::Latency;
 use std::collections::BTreeMap;
 
-/// Points of the distribution of latencies that a run keeps: every half percent.
-pub const LATENCY_POINTS: usize = 201;
+pub use crate::times::{LATENCY_POINTS, Times};
 
 /// One run of one trial, as its file has it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -131,35 +129,6 @@ pub struct WaitsRun {
     pub died_unprocessed: u64,
 }
 
-/// Distribution of a time over the TFs of a run, in µs.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Times {
-    /// Mean.
-    pub mean_us: f64,
-    /// Quantiles that are shown.
-    pub us: Latency,
-    /// [`LATENCY_POINTS`] quantiles, from the shortest to the longest.
-    pub quantiles_us: Vec<f64>,
-}
-
-impl Times {
-    /// Returns the distribution of `values`, in µs.
-    pub(crate) fn of(mut values: Vec<f64>) -> Self {
-        values.sort_by(f64::total_cmp);
-        let at = |q: f64| quantile_of_sorted(&values, q);
-        let quantiles = |_| {
-            let point = |index: usize| at(index as f64 / (LATENCY_POINTS - 1) as f64);
-            (0..LATENCY_POINTS).map(point).collect()
-        };
-        Self {
-            mean_us: stat::mean(&values).unwrap_or(0.0),
-            us: latency_of(at),
-            quantiles_us: values.first().map(quantiles).unwrap_or_default(),
-        }
-    }
-}
-
 /// Result of servers behind one address in one run; rates have the scale of the original.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -225,8 +194,8 @@ impl RunResult {
     /// Columns of the CSV form.
     pub const CSV_HEADER: &'static str = "trial,iteration,attempt,valid,rejected,seed,began_unix_s,wall_s,generation_s,\
         announced,lost,loss_percent,out_of_order,mixed_target,delivered_twice,offered_mbit_s,goodput_mbit_s,span_s,\
-        latency_us_p50,latency_us_p90,latency_us_p99,latency_us_max,wait_us_p50,wait_us_p90,wait_us_p99,turnaround_us_p99,\
-        unprocessed,died_unprocessed,reassigned,flp_peak_bytes,epn_peak_bytes,faults,\
+        latency_us_p50,latency_us_p90,latency_us_p99,latency_us_max,wait_us_p50,wait_us_p90,wait_us_p99,\
+        turnaround_us_p99,unprocessed,died_unprocessed,reassigned,flp_peak_bytes,epn_peak_bytes,faults,\
         others_percent,steal_percent,pressure_percent,lost_by,tfs_by_epn,problems";
 
     /// The run as one CSV row.
@@ -306,26 +275,6 @@ pub(crate) fn percent(part: f64, whole: f64) -> f64 {
         100.0 * part / whole
     } else {
         0.0
-    }
-}
-
-/// The quantile `q` of sorted values; 0 of none.
-pub(crate) fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
-    let Some(last) = sorted.len().checked_sub(1) else {
-        return 0.0;
-    };
-    // The smallest value that at least this share does not exceed.
-    let rank = (q * sorted.len() as f64).ceil() as usize;
-    sorted[rank.saturating_sub(1).min(last)]
-}
-
-/// The four quantiles of a summary.
-pub(crate) fn latency_of(at: impl Fn(f64) -> f64) -> Latency {
-    Latency {
-        p50: at(0.5),
-        p90: at(0.9),
-        p99: at(0.99),
-        max: at(1.0),
     }
 }
 

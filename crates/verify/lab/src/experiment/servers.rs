@@ -3,7 +3,8 @@
 
 use super::Trial;
 use super::live::Turn;
-use super::result::{LATENCY_POINTS, RunResult, ServersRun, latency_of};
+use super::result::{LATENCY_POINTS, RunResult, ServersRun};
+use crate::times::latency_of;
 use sheaf_bench::serve::{Fault, Placement, Point, PointError, Sample};
 use sheaf_load::Spread;
 use sheaf_sim::serving::{self, Method, Serving, ServingFault};

@@ -3,9 +3,8 @@
 use super::Trial;
 use super::card::Card;
 use super::published;
-use super::result::{
-    RunResult, ServersRun, Times, WaitsRun, WritersRun, latency_of, percent, quantile_of_sorted,
-};
+use super::result::{RunResult, ServersRun, WaitsRun, WritersRun, percent};
+use crate::times::{Times, latency_of, quantile_of_sorted};
 use sheaf_figures::stat;
 use sheaf_sim::scenario::{Scenario, Writing};
 use sheaf_sim::serving::Serving;

@@ -6,7 +6,7 @@
 //! `done_ns` when it gave the memory back; where the sink works on TFs itself, the begin is not known and `done_ns` is
 //! the delivery. All times are of one clock (CLOCK_MONOTONIC), so the nodes have to be of one machine.
 
-use crate::experiment::result::Times;
+use crate::times::Times;
 use crate::trace::each_line;
 use serde::Deserialize;
 use sheaf_protocol::DropReason;

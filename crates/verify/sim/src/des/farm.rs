@@ -18,9 +18,9 @@ use super::oracle::Oracle;
 use super::queue::{MS, Nanos, Queue, Shelf, seconds};
 use super::record::Records;
 use super::stale::Stale;
-use super::systems;
 use super::tally::{Run, TraceHash};
 use crate::scenario::{AckLevel, Control as Way, FaultKind, ORACLE, Push, Scenario, SizeModel};
+use crate::systems;
 use bytes::Bytes;
 use fate::Fates;
 use node::{EpnNode, FlpNode};
@@ -227,9 +227,8 @@ impl DesFarm {
                 AckLevel::Built => Delivery::AtMostOnce,
                 AckLevel::Processed => Delivery::AtLeastOnce,
             },
-            queue_tfs_max: systems::named(&scenario.policy).map_or(farm.queue_tfs_max, |system| {
-                system.limits(*farm).queue_tfs_max
-            }),
+            queue_tfs_max: systems::named(&scenario.policy)
+                .map_or(farm.queue_tfs_max, |_| systems::QUEUE_TFS_MAX),
             ..SchedulerConfig::default()
         };
         let plan = RunPlan {

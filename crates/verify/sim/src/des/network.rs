@@ -20,11 +20,13 @@
 
 mod bucket;
 mod flow;
+mod sight;
 
 use super::queue::{MS, Nanos};
 use crate::scenario::{Network as Wires, Scenario};
 use bucket::Bucket;
 use flow::{Flow, State};
+pub(super) use sight::{FlowId, Look, Seen, Sight};
 
 /// Windows of a port ÷ what it keeps up to which a lost window is found by a probe: beyond that, probes are lost, too.
 const PROBED_FILL_MAX: f64 = 2.0;
@@ -36,13 +38,6 @@ const RTO_DOUBLED_MAX: u32 = 6;
 const UPDATES_MAX: usize = 100_000;
 /// Updates after one change if shares may be a little off.
 const UPDATES_MAX_ROUGH: usize = 48;
-
-/// Number of a flow, with its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FlowId {
-    pub(super) index: u32,
-    pub(super) life: u32,
-}
 
 #[derive(Debug)]
 struct Port {
@@ -61,41 +56,6 @@ struct Port {
     is_queued: bool,
     /// Bytes of small messages that passed without taking time: the next flow carries them.
     debt: u64,
-}
-
-/// Object that has to be looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
-    /// A flow that may be done.
-    Flow(FlowId),
-    /// A port whose bucket may be empty.
-    Port(u32),
-}
-
-impl Sight {
-    /// Returns a number for the trace.
-    pub(super) fn word(self) -> u64 {
-        match self {
-            Self::Flow(id) => u64::from(id.index) << 32 | u64::from(id.life),
-            Self::Port(port) => u64::MAX - u64::from(port),
-        }
-    }
-}
-
-/// Request to look at something again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look {
-    pub(super) sight: Sight,
-    pub(super) at: Nanos,
-}
-
-/// Result of looking at a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// The flow is of an earlier life, or not done.
-    Nothing,
-    /// The bytes of the flow are through; it is still there, for the next bytes or to be ended.
-    Done { tag: u32 },
 }
 
 /// All ports and flows.

@@ -192,11 +192,11 @@ impl Records {
                 self.of(*tf).fate = Fate::Dropped(DropReason::Undelivered);
             }
             Record::Abandoned { tf, .. } => self.of(*tf).fate = Fate::Abandoned,
-            Record::Redelivered { tf, verdict, .. } => {
-                if let Verdict::Complete { target } | Verdict::Incomplete { target, .. } = verdict {
-                    self.of(*tf).epn = Some(target.epn.0);
-                }
-            }
+            Record::Redelivered {
+                tf,
+                verdict: Verdict::Complete { target } | Verdict::Incomplete { target, .. },
+                ..
+            } => self.of(*tf).epn = Some(target.epn.0),
             _ => {}
         }
     }

@@ -14,8 +14,8 @@ pub struct LiveSettings {
     pub tf_deadline_ms: u64,
     /// How far the time of the generation may be off, in percent: a run that is further off is rejected.
     pub window_percent: f64,
-    /// What other programs and the hypervisor may take of the processors in a run, in percent: a run that had less of
-    /// them is rejected.
+    /// Share of the processors that other programs and the hypervisor may take in a run, in percent: one with less left
+    /// is rejected.
     pub others_percent_max: f64,
     /// Share of the time, in percent, in which some task may wait for a processor: in a run with more the farm has not
     /// enough of them, which is rejected.

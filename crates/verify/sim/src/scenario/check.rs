@@ -1,7 +1,7 @@
 //! Checks of the values of a scenario, each and together.
 
 use super::{Fault, FaultKind, Mode, ORACLE, Scenario, ScenarioError, SizeModel, Subject, serving};
-use crate::des::systems;
+use crate::systems;
 use sheaf_placement::policy;
 
 type Checked = Result<(), ScenarioError>;

@@ -17,10 +17,10 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AckLevel {
-    /// Its consumer has it.
+    /// When its consumer has it.
     #[default]
     Built,
-    /// Its consumer has finished; a TF whose EPN dies before is built again at another one.
+    /// When its consumer has finished; a TF whose EPN dies before is built again at another one.
     Processed,
 }
 

@@ -5,8 +5,6 @@
 //! is taken from its sources, as the table says; figures that a system leaves to its configuration have the value of
 //! its documentation.
 
-use super::queue::Nanos;
-use crate::scenario::FarmLimits;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_placement::{Job, LoadView, Measured, Policy, Refusal, TargetId, TargetLoad, policy};
@@ -27,12 +25,16 @@ pub struct System {
     make: fn(u64) -> Box<dyn Policy>,
 }
 
-/// All systems. A TF for which one of them has no EPN is lost at once: none of them has a queue before its EPNs.
+/// TFs that wait for an EPN under the rules of a system: none of them has a queue before its EPNs.
+pub(crate) const QUEUE_TFS_MAX: u32 = 0;
+
+/// All systems. A TF for which one of them has no EPN is lost at once.
 pub const SYSTEMS: [System; 5] = [
     System {
         name: "datadistribution",
-        rule: "the builder that was not taken for longest, if it builds fewer than 25 TFs and has 1.2 times the TF free, \
-               beyond eight TFs four times; free memory by its own estimate, which rises when nothing is being built",
+        rule: "the builder that was not taken for longest, if it builds fewer than 25 TFs and has 1.2 times the TF \
+               free, beyond eight TFs four times; free memory by its own estimate, which rises when nothing is being \
+               built",
         otherwise: "dropped by the scheduler",
         source: "ALICE DataDistribution v1.6.4, src/TfScheduler/TfSchedulerTfBuilderInfo.cxx",
         make: |seed| Box::new(DataDistribution::new(seed)),
@@ -53,8 +55,8 @@ pub const SYSTEMS: [System; 5] = [
     },
     System {
         name: "atlas-files",
-        rule: "a file, 60 s of one of 4 n streams, stays at the target that got the fewest bytes in the 5 s before it was \
-               opened",
+        rule: "a file, 60 s of one of 4 n streams, stays at the target that got the fewest bytes in the 5 s before \
+               it was opened",
         otherwise: "lost at the target",
         source: "ATLAS storage balancing 2017, Weighted Assignment Policy, by file",
         make: |_| Box::new(Files::default()),
@@ -76,16 +78,8 @@ pub fn named(name: &str) -> Option<&'static System> {
 
 impl System {
     /// Returns the policy of a run of `seed`.
-    pub(super) fn policy(&self, seed: u64) -> Box<dyn Policy> {
+    pub(crate) fn policy(&self, seed: u64) -> Box<dyn Policy> {
         (self.make)(seed)
-    }
-
-    /// Returns the bounds of the nodes with those of the system.
-    pub(super) fn limits(&self, farm: FarmLimits) -> FarmLimits {
-        FarmLimits {
-            queue_tfs_max: 0,
-            ..farm
-        }
     }
 }
 
@@ -191,7 +185,7 @@ impl Policy for Flesnet {
 }
 
 /// Length of a file of ATLAS.
-const FILE_NS: Nanos = 60_000_000_000;
+const FILE_NS: u64 = 60_000_000_000;
 /// Streams for each target.
 const STREAMS_EACH: u64 = 4;
 
@@ -199,7 +193,7 @@ const STREAMS_EACH: u64 = 4;
 #[derive(Default)]
 struct Files {
     /// Number of the file that each stream has open, and its target.
-    open: BTreeMap<u64, (Nanos, TargetId)>,
+    open: BTreeMap<u64, (u64, TargetId)>,
 }
 
 impl Policy for Files {
