@@ -302,8 +302,8 @@ fn the_simulator_is_held_against_live_points_of_the_same_folder() {
         let worst = errors["overall"][at]["worst"].as_f64().unwrap();
         assert!((worst - expected).abs() < 1e-9, "{errors:#}");
     }
-    let verdict = "within the aim at every point: loss_percent (1 points), latency_us_p50 (10 %), latency_us_p90 (10 %), \
-                   latency_us_p99 (10 %); not within it: goodput_mbit_s (2 %)";
+    let verdict = "within the aim at every point: loss_percent (1 points), latency_us_p50 (10 %), \
+                   latency_us_p90 (10 %), latency_us_p99 (10 %); not within it: goodput_mbit_s (2 %)";
     assert_eq!(errors["verdict"], verdict);
     assert_eq!(ended.stdout.last().unwrap(), verdict);
 }

@@ -172,6 +172,8 @@ pub fn draw(
         true => Scale::Logarithmic,
         false => Scale::Linear,
     };
+    let (x_unit, x_factor) = shown(&question.x);
+    let (y_unit, y_factor) = shown(&question.y);
     let line = |series: &Series| Line {
         label: series.label.clone(),
         is_ours: false,
@@ -186,7 +188,7 @@ pub fn draw(
                     true => low.max(at.y / 10.0),
                     false => low,
                 };
-                (at.x, [at.y, low, high])
+                (at.x * x_factor, [at.y, low, high].map(|y| y * y_factor))
             })
             .collect(),
     };
@@ -204,11 +206,24 @@ pub fn draw(
     let scales = [scale(question.is_log_x), scale(question.is_log_y)];
     Ok(over(
         &title,
-        &axis(&question.x),
-        &axis(&question.y),
+        &axis(&x_unit),
+        &axis(&y_unit),
         scales,
         &lines,
     )?)
+}
+
+/// Returns how a value is drawn: its name and the factor of its unit. Times in µs are drawn in ms.
+fn shown(name: &str) -> (String, f64) {
+    let is_us = |part: &&str| *part == "us" || part.ends_with("_us");
+    match name.split('.').any(|part| is_us(&part)) {
+        true => {
+            let parts = name.split('.').filter(|part| *part != "us");
+            let parts: Vec<&str> = parts.map(|part| part.trim_end_matches("_us")).collect();
+            (format!("{}, ms", parts.join(".")), 1e-3)
+        }
+        false => (name.to_owned(), 1.0),
+    }
 }
 
 /// The lines as text: a row a point.
@@ -344,6 +359,14 @@ mod tests {
         let svg = draw("loads", &question, &series).expect("finite");
         assert!(svg.contains("random") && svg.contains("span_s"));
         assert_eq!(table(&question, &series).lines().count(), 5);
+    }
+
+    #[test]
+    fn times_are_drawn_in_ms() {
+        let name = |name| shown(name).0;
+        assert_eq!(name("waits.wait.us.p99"), "waits.wait.p99, ms");
+        assert_eq!(name("latency_us.p50"), "latency.p50, ms");
+        assert_eq!(shown("status"), ("status".to_owned(), 1.0));
     }
 
     #[test]

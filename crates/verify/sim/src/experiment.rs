@@ -3,7 +3,8 @@
 //! [`ExperimentFile`] is the one reader of such files. The keys of a farm are those of [`Scenario`], and they stand in
 //! layers: at the top of the file, where all points share them, in a `[[point]]`, in a `[[variant]]` that is combined
 //! with every point, and as lists in `[matrix]`; `[[sample]]` draws points by lot. A layer says some of the keys and
-//! replaces those of the layers before it, table by table. A file without points is one point. All keys are in `docs/how-to/lab.md`, "Experiments".
+//! replaces those of the layers before it, table by table. A file without points is one point. All keys are in
+//! `docs/how-to/lab.md`, "Experiments".
 
 mod layer;
 mod matrix;

@@ -107,12 +107,6 @@ const SHEETS: &[Sheet] = &[
         figures: &[],
     },
     Sheet {
-        experiment: "policies-network",
-        page: Page::Results,
-        needs: "10 min",
-        figures: &[],
-    },
-    Sheet {
         experiment: "writers-20x1750",
         page: Page::Results,
         needs: "1 min",
