@@ -198,7 +198,6 @@ fn records_tell_who_waited_and_what_died_with_an_epn_before_its_consumer_had_fin
     );
 }
 
-/// Makes a pipe with a name, and opens it for reading. Its writer stops when it is full.
 #[test]
 fn at_ack_level_processed_neither_a_killed_epn_nor_a_killed_consumer_costs_a_tf() {
     let _turn = farm_turn();
@@ -214,8 +213,14 @@ fn at_ack_level_processed_neither_a_killed_epn_nor_a_killed_consumer_costs_a_tf(
     let demo = Running::start(&dir.words(&line));
     let killed = consumer(&at("0"), &at("killed"), &["--work", "60s"]);
     let of_dead = consumer(&at("1"), &at("dead"), &["--work", "30ms"]);
+    // The only consumer of EPN 0 has a TF when the log of EPN 0 says so.
+    let events = dir.out().join("epn-0.events");
+    let is_held =
+        || std::fs::read_to_string(&events).is_ok_and(|log| log.contains("\"held\":true"));
+    while !is_held() {
+        demo.await_that("a line a second", |_| true);
+    }
     let lasting = consumer(&at("0"), &at("lasting"), &["--work", "2ms"]);
-    lasting.await_line("TF/s");
     killed.signal(Signal::KILL);
     let summary = end(&dir, demo);
     for consumer in [killed, of_dead, lasting] {
@@ -254,6 +259,7 @@ fn at_ack_level_processed_neither_a_killed_epn_nor_a_killed_consumer_costs_a_tf(
     assert_eq!(taken_again, 1);
 }
 
+/// Makes a pipe with a name, and opens it for reading. Its writer stops when it is full.
 fn pipe(path: &Path) -> File {
     let made = Command::new("mkfifo").arg(path).status();
     assert!(made.expect("this test needs mkfifo").success());
