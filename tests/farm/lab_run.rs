@@ -309,6 +309,45 @@ fn the_simulator_is_held_against_live_points_of_the_same_folder() {
 }
 
 #[test]
+fn the_paper_is_made_of_results_that_are_there_and_its_json_is_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (results, out) = (folder.path().join("results"), folder.path().join("out"));
+    let file = folder.path().join("stale.toml");
+    let text = "name = 'stale'\nquestion = '?'\nsource = 'sim'\niterations = 2\nduration_s = 5.0\n\
+                processing = { ms = 40.0 }\n[[point]]\nlabel = '35 EPNs'\n[[point]]\nlabel = '36 EPNs, speeds 1:2:4'\n\
+                [matrix]\nload = [0.8]\nfarm.report_ms = [0, 20]\npolicy = ['random', 'least-loaded']\n";
+    std::fs::write(&file, text).unwrap();
+    let [experiments, results, made] =
+        [folder.path(), &results, &out].map(|path| path.to_str().unwrap());
+    let words = [
+        "lab",
+        "paper",
+        "stale",
+        "--experiments",
+        experiments,
+        "--results",
+        results,
+        "--out",
+        made,
+        "--json",
+        "-",
+    ];
+    let ended = sheaf(&words);
+    check_ok(&ended);
+    let rows: serde_json::Value =
+        serde_json::from_str(&ended.stdout.join("\n")).expect("JSON alone");
+    assert_eq!(rows[0]["is_made"], true, "{rows:#}");
+    for name in ["stale.md", "stale.json", "stale-35.svg", "stale-speeds.svg"] {
+        assert!(out.join(name).is_file(), "{name}");
+    }
+    let page = std::fs::read_to_string(out.join("stale.md")).unwrap();
+    std::fs::remove_file(out.join("stale.md")).unwrap();
+    check_ok(&sheaf(&[&words[..9], &["--reuse"]].concat()));
+    let again = std::fs::read_to_string(out.join("stale.md")).unwrap();
+    assert_eq!(page, again, "nothing was run again");
+}
+
+#[test]
 fn consumers_of_a_live_point_do_the_work_of_the_simulated_one() {
     if !can_run_live("consumers_of_a_live_point_do_the_work_of_the_simulated_one") {
         return;

@@ -1,5 +1,6 @@
 //! Two sets of results, point by point: how far apart they are, and whether that may be chance.
 
+use crate::experiment::hz;
 use crate::experiment::result::RunResult;
 use crate::results::{Results, name};
 use serde::Serialize;
@@ -113,7 +114,7 @@ pub(crate) fn describe(point: &Point) -> String {
         name(point),
         point.flps,
         point.epns,
-        (point.rate_hz * 1000.0).round() / 1000.0,
+        hz(point.rate_hz),
         point.bytes,
         point.mode
     )

@@ -32,6 +32,7 @@ use sheaf_testbed::net::TopologyError;
 use std::path::Path;
 use thiserror::Error;
 pub use trial::Trial;
+pub(crate) use trial::hz;
 
 /// Points that a file may ask the lab for.
 const TRIALS_MAX: usize = 2_000;
@@ -312,7 +313,7 @@ fn wrong(error: ScenarioError, file: &str) -> ExperimentError {
 
 /// Memory of each EPN of a live farm of this `scenario`, in bytes.
 pub(crate) fn capacity_bytes(live: &LiveSettings, scenario: &Scenario) -> u64 {
-    let offered = trial::offered_mbit_s(scenario) * 1e6 / 8.0;
+    let offered = scenario.offered_mbit_s() * 1e6 / 8.0;
     let in_flight = offered * live.in_flight_ms as f64 / 1000.0 / f64::from(scenario.epns);
     let tf_bytes_max = u64::from(scenario.flps).saturating_mul(live::stf_bytes_max(scenario));
     let least = live.in_flight_tfs_min.saturating_mul(tf_bytes_max);

@@ -18,7 +18,7 @@ mod tally;
 
 pub use draw::TimeDraw;
 pub use point::{PointRun, run_point};
-pub use record::{Fate, TfRecord};
+pub use record::{Fate, TfRecord, Waits};
 pub use tally::Run;
 
 use crate::scenario::{Mode, Scenario, ScenarioError};

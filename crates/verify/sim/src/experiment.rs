@@ -181,8 +181,12 @@ impl ExperimentFile {
     pub fn points(&self, folder: &Path, points_max: usize) -> Result<Vec<Scenario>, ScenarioError> {
         let axes = self.matrix.axes()?;
         let mut points = self.points.clone();
+        let offered = |point: &Table| {
+            let point = self.point(self.combine(point, &Table::new()), folder)?;
+            Ok(point.offered_mbit_s())
+        };
         for sample in &self.samples {
-            points.extend(sample.draw(|point| self.offered_mbit_s(point, folder))?);
+            points.extend(sample.draw(offered)?);
         }
         let lists = [points.len().max(1), self.variants.len().max(1)];
         let count = axes
@@ -219,12 +223,6 @@ impl ExperimentFile {
             table.insert("label".to_owned(), labels.join(" ").into());
         }
         table
-    }
-
-    /// Returns what the sources of `point` make in a second, in Mbit/s.
-    fn offered_mbit_s(&self, point: &Table, folder: &Path) -> Result<f64, ScenarioError> {
-        let point = self.point(self.combine(point, &Table::new()), folder)?;
-        Ok(point.tf_bytes() * 8.0 * point.rate_hz / 1e6)
     }
 
     fn point(&self, table: Table, folder: &Path) -> Result<Scenario, ScenarioError> {

@@ -256,6 +256,12 @@ impl Scenario {
         self.size.bytes as f64 * f64::from(self.flps)
     }
 
+    /// Returns the bits that the sources make in a second, in Mbit/s.
+    #[must_use]
+    pub fn offered_mbit_s(&self) -> f64 {
+        self.tf_bytes() * 8.0 * self.rate_hz / 1e6
+    }
+
     /// Returns the number of TFs of mean size that the consumers of all EPNs can do in a second; `None` if they take no
     /// time.
     fn consumer_rate_hz(&self) -> Option<f64> {

@@ -19,7 +19,7 @@ pub struct Interference {
     all: Ticks,
     user: Ticks,
     steal: Ticks,
-    pressure_us: Option<u64>,
+    pressure_ns: Option<u64>,
 }
 
 /// Ticks of the whole machine, and those of this process with its awaited children among them.
@@ -43,7 +43,7 @@ impl Interference {
             all: now(busy, own)?,
             user: now(busy_user, own_user)?,
             steal: now(steal, |_| Some(0))?,
-            pressure_us: pressure_us(),
+            pressure_ns: pressure_ns(),
         })
     }
 
@@ -80,9 +80,9 @@ impl Interference {
     /// not tell. Source: `/proc/pressure/cpu`, line `some`.
     #[must_use]
     pub fn pressure_share(&self) -> Option<f64> {
-        let waited_us = pressure_us()?.saturating_sub(self.pressure_us?);
-        let elapsed_us = self.since.elapsed().as_secs_f64() * 1e6;
-        Some((waited_us as f64 / elapsed_us.max(1.0)).min(1.0))
+        let waited_ns = pressure_ns()?.saturating_sub(self.pressure_ns?);
+        let elapsed_ns = self.since.elapsed().as_secs_f64() * 1e9;
+        Some((waited_ns as f64 / elapsed_ns.max(1.0)).min(1.0))
     }
 
     fn share_of(&self, before: Ticks, now: Ticks) -> f64 {
@@ -128,21 +128,12 @@ fn steal(stat: &str) -> Option<u64> {
     sum(stat.lines().next()?.strip_prefix("cpu ")?, &[7])
 }
 
-/// Time for which some task has waited for a processor since the machine was started, in µs.
-fn pressure_us() -> Option<u64> {
-    waited_us(&fs::read_to_string("/proc/pressure/cpu").ok()?)
-}
-
-/// The field `total` of the line `some`.
-fn waited_us(pressure: &str) -> Option<u64> {
-    let some = pressure
-        .lines()
-        .find_map(|line| line.strip_prefix("some "))?;
-    let mut fields = some.split_whitespace();
-    fields
-        .find_map(|field| field.strip_prefix("total="))?
-        .parse()
-        .ok()
+/// Time for which some task has waited for a processor since the machine was started, in ns.
+fn pressure_ns() -> Option<u64> {
+    let text = fs::read_to_string("/proc/pressure/cpu").ok()?;
+    let lines = sheaf_sensors::pressure(&text).ok()?;
+    let some = lines.into_iter().find(|(kind, _)| *kind == "some");
+    some.map(|(_, pressure)| pressure.total_ns)
 }
 
 /// Fields `utime`, `stime`, `cutime` and `cstime`, counted from behind the name, which may hold anything.
@@ -181,12 +172,6 @@ mod tests {
         assert_eq!((busy_user(stat), own_user(own_stat)), (Some(3), Some(500)));
         assert_eq!((busy("intr 5"), own("7 (a")), (None, None));
         assert_eq!(steal(stat), Some(32));
-        let pressure =
-            "some avg10=5.60 avg60=4.39 avg300=1.77 total=7244290\nfull avg10=0.00 total=0\n";
-        assert_eq!(
-            (waited_us(pressure), waited_us("full total=1")),
-            (Some(7_244_290), None)
-        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use sheaf_lab::LabError;
 use sheaf_lab::experiment::Experiment;
 use sheaf_lab::experiment::result::RunResult;
 use sheaf_lab::experiment::run::{self, Options, Progress, RunError};
-use sheaf_lab::plot::{self, Question};
+use sheaf_lab::plot::{self, Question, Series};
 use sheaf_lab::report::{markdown, pages};
 use sheaf_lab::results::Results;
 use sheaf_lab::{calibrate, compare, output};
@@ -15,6 +15,9 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+
+/// Exit status after a signal.
+pub(super) const INTERRUPTED: u8 = 130;
 
 /// Run an experiment file: every point of its matrix, live or simulated.
 ///
@@ -101,31 +104,31 @@ Examples:
 pub(super) struct PlotArgs {
     /// Read this folder of results, or summary.json.
     #[arg(value_name = "DIR")]
-    pub(super) results: PathBuf,
+    results: PathBuf,
     /// Draw over this value.
     #[arg(long, value_name = "NAME")]
-    pub(super) x: String,
+    x: String,
     /// Draw this value.
     #[arg(long, value_name = "NAME")]
-    pub(super) y: String,
+    y: String,
     /// Draw a line for each of these values; may be repeated.
     #[arg(long, value_name = "NAME")]
-    pub(super) by: Vec<String>,
+    by: Vec<String>,
     /// Draw only points with this value; may be repeated.
     #[arg(long = "where", value_name = "NAME=VALUE", value_parser = equation)]
-    pub(super) only: Vec<(String, String)>,
+    only: Vec<(String, String)>,
     /// Make the axis below logarithmic.
     #[arg(long)]
-    pub(super) log_x: bool,
+    log_x: bool,
     /// Make the axis beside logarithmic.
     #[arg(long)]
-    pub(super) log_y: bool,
+    log_y: bool,
     /// Write the figure to this file, as SVG; without it, only the numbers are shown.
     #[arg(long, value_name = "FILE")]
-    pub(super) out: Option<PathBuf>,
+    out: Option<PathBuf>,
     /// Write the lines as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
-    pub(super) json: Option<PathBuf>,
+    json: Option<PathBuf>,
 }
 
 /// Parses `NAME=VALUE`.
@@ -177,43 +180,6 @@ pub(super) struct CalibrateArgs {
     json: Option<PathBuf>,
 }
 
-impl RunArgs {
-    /// Returns the call that runs all of `file` and leaves its results in `out`.
-    pub(super) fn of(file: PathBuf, out: PathBuf) -> Self {
-        Self {
-            file,
-            quick: false,
-            iterations: None,
-            duration: None,
-            only: Vec::new(),
-            out: Some(out),
-            hosts: None,
-            list: false,
-            json: None,
-            page: None,
-        }
-    }
-}
-
-impl CalibrateArgs {
-    /// Returns the call that writes the errors of `results`.
-    pub(super) fn of(results: &Path, page: PathBuf, json: PathBuf) -> Self {
-        Self {
-            results: results.to_owned(),
-            page: Some(page),
-            json: Some(json),
-        }
-    }
-}
-
-/// Writes the results in a folder as a page of Markdown and as JSON.
-pub(super) fn write(results: &Path, page: &Path, json: &Path) -> anyhow::Result<()> {
-    let results = Results::read(results).map_err(super::refuse)?;
-    write_page(Some(page), &results)?;
-    output::write_json(json, &results.summary)?;
-    Ok(())
-}
-
 /// Writes the page.
 pub(super) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let results = Results::read(&args.results).map_err(super::refuse)?;
@@ -240,14 +206,24 @@ pub(super) fn plot(args: &PlotArgs) -> anyhow::Result<ExitCode> {
         is_log_x: args.log_x,
         is_log_y: args.log_y,
     };
-    let series = plot::series(&results, &question).map_err(fail::bad_use)?;
-    if let Some(file) = &args.out {
-        let experiment = &results.summary.experiment;
-        let svg = plot::draw(experiment, &question, &series).map_err(fail::bad_use)?;
-        output::write(file, &svg)?;
-    }
+    let series = draw(&results, &question, args.out.as_deref())?;
     let text = plot::table(&question, &series);
     super::finish(&text, &series, args.json.as_deref(), true)
+}
+
+/// Returns the lines that answer `question`, and draws them into `file`, if there is one.
+pub(super) fn draw(
+    results: &Results,
+    question: &Question,
+    file: Option<&Path>,
+) -> anyhow::Result<Vec<Series>> {
+    let series = plot::series(results, question).map_err(fail::bad_use)?;
+    if let Some(file) = file {
+        let experiment = &results.summary.experiment;
+        let svg = plot::draw(experiment, question, &series).map_err(fail::bad_use)?;
+        output::write(file, &svg)?;
+    }
+    Ok(series)
 }
 
 /// Compares.
@@ -287,32 +263,42 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let mut bar = Bar::default();
-    let outcome = run::run(&options, |progress| bar.tell(progress));
-    bar.clear();
-    let summary = match outcome {
-        Ok(summary) => summary,
-        Err(RunError::Interrupted(_) | RunError::Open(OpenError::Interrupted(_))) => {
-            let out = options.out.display();
-            eprintln!("interrupted; the same command goes on with {out}");
-            return Ok(ExitCode::from(130));
-        }
-        Err(error) => return Err(super::refuse(error)),
+    let Some((results, page)) = make(&options)? else {
+        return Ok(ExitCode::from(INTERRUPTED));
     };
-    let results = Results::read(&options.out).map_err(super::refuse)?;
-    let page = pages::write(&results, &options.out).map_err(super::refuse)?;
     write_page(args.page.as_deref(), &results)?;
+    let summary = &results.summary;
     let text = format!(
         "{}results are in {}, shown by {}\n",
-        pages::table(&summary),
+        pages::table(summary),
         options.out.display(),
         page.display()
     );
-    super::finish(&text, &summary, args.json.as_deref(), true)
+    super::finish(&text, summary, args.json.as_deref(), true)
+}
+
+/// Makes the runs that are missing, and the page of HTML. Returns all results, and the path of the page; `None` after a
+/// signal, with a line on the standard error.
+pub(super) fn make(options: &Options) -> anyhow::Result<Option<(Results, PathBuf)>> {
+    let mut bar = Bar::default();
+    let outcome = run::run(options, |progress| bar.tell(progress));
+    bar.clear();
+    match outcome {
+        Ok(_) => {}
+        Err(RunError::Interrupted(_) | RunError::Open(OpenError::Interrupted(_))) => {
+            let out = options.out.display();
+            eprintln!("interrupted; the same command goes on with {out}");
+            return Ok(None);
+        }
+        Err(error) => return Err(super::refuse(error)),
+    }
+    let results = Results::read(&options.out).map_err(super::refuse)?;
+    let page = pages::write(&results, &options.out).map_err(super::refuse)?;
+    Ok(Some((results, page)))
 }
 
 /// Writes the page of Markdown, if one is asked for.
-fn write_page(path: Option<&Path>, results: &Results) -> anyhow::Result<()> {
+pub(super) fn write_page(path: Option<&Path>, results: &Results) -> anyhow::Result<()> {
     let Some(path) = path else {
         return Ok(());
     };
@@ -321,25 +307,34 @@ fn write_page(path: Option<&Path>, results: &Results) -> anyhow::Result<()> {
 }
 
 fn options(args: &RunArgs) -> Result<Options, LabError> {
-    let text = sheaf_testbed::input::read(&args.file)?;
     let hosts = args.hosts.as_deref().map(Inventory::read).transpose()?;
-    let file = args.file.display().to_string();
-    let mut experiment = Experiment::parse_for(&text, &file, hosts)?;
+    let mut options = options_of(&args.file, hosts)?;
     if args.quick {
-        experiment = experiment.quick();
+        options.experiment = options.experiment.quick();
+        options.is_quick = true;
+        options.out.as_mut_os_string().push("-quick");
     }
     if let Some(duration) = args.duration {
-        experiment = experiment.last(duration.as_secs_f64());
+        options.experiment = options.experiment.last(duration.as_secs_f64());
     }
     if let Some(iterations) = args.iterations {
-        experiment.iterations = iterations;
+        options.experiment.iterations = iterations;
     }
-    let end = if args.quick { "-quick" } else { "" };
-    let out = || PathBuf::from(format!("results/{}{end}", experiment.name));
+    if let Some(out) = &args.out {
+        options.out.clone_from(out);
+    }
+    options.only.clone_from(&args.only);
+    Ok(options)
+}
+
+/// Returns what runs all of the experiment in `file`, with results in a folder of its name.
+pub(super) fn options_of(file: &Path, hosts: Option<Inventory>) -> Result<Options, LabError> {
+    let text = sheaf_testbed::input::read(file)?;
+    let experiment = Experiment::parse_for(&text, &file.display().to_string(), hosts)?;
     Ok(Options {
-        out: args.out.clone().unwrap_or_else(out),
-        only: args.only.clone(),
-        is_quick: args.quick,
+        out: Path::new("results").join(&experiment.name),
+        only: Vec::new(),
+        is_quick: false,
         commit: env!("SHEAF_COMMIT").to_owned(),
         text,
         experiment,

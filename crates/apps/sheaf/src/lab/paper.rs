@@ -1,10 +1,13 @@
 //! `sheaf lab paper`: from experiments to the pages and figures of `docs/results`.
 
-use super::experiment::{self, CalibrateArgs, PlotArgs, RunArgs};
+use super::experiment::{self, INTERRUPTED};
 use crate::progress;
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
+use sheaf_lab::plot::Question;
+use sheaf_lab::results::Results;
+use sheaf_lab::{calibrate, output};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -189,25 +192,24 @@ pub(super) fn run(args: &PaperArgs) -> anyhow::Result<ExitCode> {
             rows.push(row);
             continue;
         }
-        let results = args.results.join(sheet.experiment);
-        if args.reuse && !results.join("summary.json").exists() {
-            progress::line(format_args!(
-                "{}: left out, there is nothing in {}",
-                sheet.experiment,
-                results.display()
-            ));
-            rows.push(row);
-            continue;
-        }
-        if !args.reuse {
-            let name = format!("{}.toml", sheet.experiment);
-            let file = args.experiments.join(name);
-            let ended = experiment::run(&RunArgs::of(file, results.clone()))?;
-            if ended != ExitCode::SUCCESS {
-                return Ok(ended);
+        let folder = args.results.join(sheet.experiment);
+        let results = match (args.reuse, folder.join("summary.json").exists()) {
+            (true, true) => Results::read(&folder).map_err(super::refuse)?,
+            (true, false) => {
+                let folder = folder.display();
+                progress::line(format_args!(
+                    "{}: left out, there is nothing in {folder}",
+                    sheet.experiment
+                ));
+                rows.push(row);
+                continue;
             }
-        }
-        sheet.write(&results, &args.out)?;
+            (false, _) => match sheet.run(&args.experiments, folder.clone())? {
+                Some(results) => results,
+                None => return Ok(ExitCode::from(INTERRUPTED)),
+            },
+        };
+        sheet.write(&results, &folder, &args.out)?;
         rows.push(Row {
             is_made: true,
             ..row
@@ -246,31 +248,48 @@ impl Sheet {
         page.into_iter().chain(figures).collect()
     }
 
-    /// Writes page, numbers and figures of `results` into `out`.
-    fn write(&self, results: &Path, out: &Path) -> anyhow::Result<()> {
+    /// Makes the runs that are missing in `folder`; `None` after a signal.
+    fn run(&self, experiments: &Path, folder: PathBuf) -> anyhow::Result<Option<Results>> {
+        let file = experiments.join(format!("{}.toml", self.experiment));
+        let mut options = experiment::options_of(&file, None).map_err(super::refuse)?;
+        options.out = folder;
+        let made = experiment::make(&options)?;
+        Ok(made.map(|(results, _)| results))
+    }
+
+    /// Writes page, numbers and figures of `results`, which are in `folder`, into `out`.
+    fn write(&self, results: &Results, folder: &Path, out: &Path) -> anyhow::Result<()> {
         let [page, json] = ["md", "json"].map(|end| out.join(format!("{}.{end}", self.experiment)));
         match self.page {
-            Page::Results => experiment::write(results, &page, &json)?,
+            Page::Results => {
+                experiment::write_page(Some(&page), results)?;
+                output::write_json(&json, &results.summary)?;
+            }
             Page::Calibration => {
-                experiment::calibrate(&CalibrateArgs::of(results, page, json))?;
+                let calibration = calibrate::of(results, folder).map_err(super::refuse)?;
+                output::write(&page, &calibrate::markdown(results, &calibration))?;
+                output::write_json(&json, &calibration)?;
             }
         }
         for figure in self.figures {
-            experiment::plot(&PlotArgs {
-                results: results.to_owned(),
-                x: figure.x.to_owned(),
-                y: figure.y.to_owned(),
-                by: vec!["policy".to_owned()],
-                only: (figure.only.iter())
-                    .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                    .collect(),
-                log_x: figure.is_log_x,
-                log_y: true,
-                out: Some(out.join(figure.file)),
-                json: None,
-            })?;
+            experiment::draw(results, &figure.question(), Some(&out.join(figure.file)))?;
         }
         Ok(())
+    }
+}
+
+impl Figure {
+    fn question(&self) -> Question {
+        let only = self.only.iter();
+        let only = only.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Question {
+            x: self.x.to_owned(),
+            y: self.y.to_owned(),
+            by: vec!["policy".to_owned()],
+            only: only.collect(),
+            is_log_x: self.is_log_x,
+            is_log_y: true,
+        }
     }
 }
 

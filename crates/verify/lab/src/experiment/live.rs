@@ -2,7 +2,7 @@
 
 mod disturb;
 
-use super::result::{RunResult, Times, WaitsRun};
+use super::result::{RunResult, WaitsRun};
 use super::venue::Stage;
 use super::{Trial, capacity_bytes};
 use crate::accounting;
@@ -22,7 +22,7 @@ use sheaf_node::config::{
 };
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_scheduler::{Delivery, Mode};
-use sheaf_sim::des::Fate;
+use sheaf_sim::des::Waits;
 use sheaf_sim::scenario::{AckLevel, Scenario, SizeModel};
 use sheaf_stf_builder::flp::{Push, WhenFull};
 use sheaf_stf_builder::{GeneratorConfig, SizeModel as Sizes};
@@ -416,28 +416,11 @@ fn count(trial: &Trial, farm: &Farm, faults: u64) -> Result<RunResult, LiveError
     result.set_latencies(waits.collect());
     if trial.scenario.processing.ms > 0.0 {
         let records = records::live::read(farm.path())?;
-        result.waits = Some(waits_of(&records, trial.scenario.warm_up_s()));
+        let warm_up = (trial.scenario.warm_up_s() * 1e9) as u64;
+        let waits = Waits::of(&records.records, warm_up, records.end_ns);
+        result.waits = Some(WaitsRun::of(&waits));
     }
     Ok(result)
-}
-
-/// Returns the waits of the TFs of a run that were announced after the first `warm_up_s`.
-fn waits_of(run: &records::live::LiveRun, warm_up_s: f64) -> WaitsRun {
-    let of = |fate: Fate| run.records.iter().filter(|one| one.fate == fate).count() as u64;
-    let counted = || {
-        let warm_up_ns = (warm_up_s * 1e9) as u64;
-        let records = run.records.iter();
-        records.filter(move |one| one.announced_ns >= Some(warm_up_ns))
-    };
-    let us = |ns: u64| ns as f64 / 1e3;
-    let waits = counted().filter_map(|one| one.wait_ns(run.end_ns));
-    let turnarounds = counted().filter_map(|one| one.turnaround_ns(run.end_ns));
-    WaitsRun {
-        wait: Times::of(waits.map(us).collect()),
-        turnaround: Times::of(turnarounds.map(us).collect()),
-        unprocessed: of(Fate::Unprocessed),
-        died_unprocessed: of(Fate::DiedUnprocessed),
-    }
 }
 
 /// How long `count` TFs were called for, from the first at `first` ns to the last at `last` ns and one period.

@@ -1,6 +1,7 @@
 //! Result of one run.
 
 use serde::{Deserialize, Serialize};
+use sheaf_sim::des::Waits;
 use sheaf_sim::experiment::LiveSettings;
 use sheaf_sim::summary::Latency;
 use std::collections::BTreeMap;
@@ -127,6 +128,19 @@ pub struct WaitsRun {
     pub unprocessed: u64,
     /// TFs with consumers that died before they had finished.
     pub died_unprocessed: u64,
+}
+
+impl WaitsRun {
+    /// Returns the distributions of `waits`.
+    pub(crate) fn of(waits: &Waits) -> Self {
+        let times = |ns: &[u64]| Times::of(ns.iter().map(|ns| *ns as f64 / 1e3).collect());
+        Self {
+            wait: times(&waits.waits_ns),
+            turnaround: times(&waits.turnarounds_ns),
+            unprocessed: waits.unprocessed,
+            died_unprocessed: waits.died_unprocessed,
+        }
+    }
 }
 
 /// Result of servers behind one address in one run; rates have the scale of the original.

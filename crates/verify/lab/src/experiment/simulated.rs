@@ -2,8 +2,8 @@
 
 use super::Trial;
 use super::live::Turn;
-use super::result::{RunResult, Times, WaitsRun};
-use sheaf_sim::des;
+use super::result::{RunResult, WaitsRun};
+use sheaf_sim::des::{self, Waits};
 use sheaf_sim::scenario::Mode;
 use sheaf_testbed::clock::{self, Interrupted};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -73,15 +73,15 @@ pub(super) fn run(trial: &Trial, turn: &Turn) -> Result<RunResult, SimulateError
         problems,
         ..RunResult::default()
     };
-    let us = |ns: &[u64]| ns.iter().map(|ns| *ns as f64 / 1e3).collect();
-    result.set_latencies(us(&run.latencies_ns));
+    let us = run.latencies_ns.iter().map(|ns| *ns as f64 / 1e3);
+    result.set_latencies(us.collect());
     if trial.scenario.mode == Mode::Sheaf {
-        result.waits = Some(WaitsRun {
-            wait: Times::of(us(&run.waits_ns)),
-            turnaround: Times::of(us(&run.turnarounds_ns)),
+        result.waits = Some(WaitsRun::of(&Waits {
+            waits_ns: run.waits_ns,
+            turnarounds_ns: run.turnarounds_ns,
             unprocessed: run.unprocessed,
             died_unprocessed: run.died_unprocessed,
-        });
+        }));
     }
     Ok(result)
 }

@@ -113,6 +113,21 @@ fn what_makes_no_sense_is_refused_with_its_key_and_what_is_accepted() {
             "flps = 1\nspeed = 9",
             "unknown field `speed`, expected one of",
         ),
+        (
+            "flps = 1",
+            "flps = 1\nack = 'processed'",
+            "x: ack: found processed, expected built for live points without processing.ms",
+        ),
+        (
+            "mode = ['sheaf', 'legacy']",
+            "mode = ['legacy']\nack = ['processed']",
+            "ack: found processed, expected built in mode legacy",
+        ),
+        (
+            "flps = 1",
+            "flps = 1\nprocessing = { ms = 1.0 }",
+            "x: processing.ms: found 1, expected 0 for live points in mode legacy",
+        ),
         ("rate_hz = 200.0", "rate_hz = 0.0", "rate_hz: found 0"),
         (
             "name = 'x'",

@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_bench::serve::{UPLOAD_ENGINE, engine_names, plane_names};
 use sheaf_placement::policy;
 use sheaf_sim::experiment::{Chaos, LiveSettings};
-use sheaf_sim::scenario::{Fault, FaultKind, Mode, Scenario, SizeModel, Subject};
+use sheaf_sim::scenario::{AckLevel, Fault, FaultKind, Mode, Scenario, SizeModel, Subject};
 use sheaf_sim::serving::{Method, Serving};
 use sheaf_sim::summary::Kind;
 use sheaf_testbed::net::Topology;
@@ -166,7 +166,7 @@ impl Trial {
     /// Bits that the sources make in a second, in Mbit/s.
     #[must_use]
     pub fn offered_mbit_s(&self) -> f64 {
-        offered_mbit_s(&self.scenario)
+        self.scenario.offered_mbit_s()
     }
 
     /// For people: what it is, in a line.
@@ -248,6 +248,11 @@ impl Trial {
             let expected = "0 for live points in mode legacy, whose EPNs have no consumers";
             return Err(experiment.value("processing.ms", scenario.processing.ms, expected));
         }
+        if scenario.ack == AckLevel::Processed && scenario.processing.ms <= 0.0 {
+            let expected =
+                "built for live points without processing.ms: nothing tells the end of no work";
+            return Err(experiment.value("ack", "processed", expected));
+        }
         if matches!(scenario.size.model, SizeModel::Trace) {
             let expected = "fixed, random, sine or tpc for live points";
             return Err(experiment.value("size.model", "trace", expected));
@@ -296,6 +301,10 @@ impl Trial {
             let expected = "0 on hosts: times of TFs are those of one clock";
             let found = self.scenario.processing.ms;
             return Err(experiment.value("processing.ms", found, expected));
+        }
+        if let Some(group) = self.scenario.groups.iter().find(|group| group.nic != 1.0) {
+            let expected = "1 on hosts: their wires are left alone";
+            return Err(experiment.value("groups.nic", group.nic, expected));
         }
         let on_wires =
             |fault: &&Fault| matches!(fault.kind, FaultKind::SlowNic | FaultKind::Partition);
@@ -367,17 +376,11 @@ fn source_name(source: Kind) -> &'static str {
 }
 
 /// Returns a rate in Hz with at most three decimals, as one that follows from a load has many.
-fn hz(rate: f64) -> String {
-    if rate < 1.0 {
-        return rate.to_string();
+pub(crate) fn hz(rate: f64) -> f64 {
+    match rate < 1.0 {
+        true => rate,
+        false => (rate * 1000.0).round() / 1000.0,
     }
-    let text = format!("{rate:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// Bits that the sources of a scenario make in a second, in Mbit/s.
-pub(super) fn offered_mbit_s(scenario: &Scenario) -> f64 {
-    f64::from(scenario.flps) * scenario.size.bytes as f64 * 8.0 * scenario.rate_hz / 1e6
 }
 
 /// Kills of nodes by chance, the same for the same seed. The last of them is back before the run ends.

@@ -4,6 +4,7 @@ use super::{Farm, FarmError, last_line};
 use sheaf_farm::Process;
 use sheaf_protocol::{EpnId, NodeId};
 use sheaf_sim::scenario::{Processing, Scenario};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -86,7 +87,7 @@ impl Farm {
                 command.args(work.words(index, Path::new(&socket)));
                 command.env_remove("RUST_LOG");
                 // A Ctrl-C at the terminal is for the experiment alone.
-                std::os::unix::process::CommandExt::process_group(&mut command, 0);
+                command.process_group(0);
                 let log = self.path().join(format!("consumer-{index}-{number}.log"));
                 let mut process = Process::spawn(command, &log)?;
                 process.listen(drop)?;

@@ -127,6 +127,39 @@ impl TfRecord {
     }
 }
 
+/// Waits of the TFs of a run, simulated or live.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Waits {
+    /// Announce to the begin of processing of every TF with its consumer, if announced after the warm-up, in ns; of
+    /// those that still wait, the time until the end.
+    pub waits_ns: Vec<u64>,
+    /// Announce to the end of processing of the same TFs, in ns.
+    pub turnarounds_ns: Vec<u64>,
+    /// TFs with consumers that had not finished when the run ended.
+    pub unprocessed: u64,
+    /// TFs with consumers that died before they had finished.
+    pub died_unprocessed: u64,
+}
+
+impl Waits {
+    /// Returns the waits of a run that lasted until `end`. TFs that were announced before `warm_up` count in no wait;
+    /// both are in ns of the run.
+    #[must_use]
+    pub fn of(records: &[TfRecord], warm_up: u64, end: u64) -> Self {
+        let of = |fate: Fate| records.iter().filter(|one| one.fate == fate).count() as u64;
+        let counted = || {
+            let is_counted = |one: &&TfRecord| one.announced_ns >= Some(warm_up);
+            records.iter().filter(is_counted)
+        };
+        Self {
+            waits_ns: counted().filter_map(|one| one.wait_ns(end)).collect(),
+            turnarounds_ns: counted().filter_map(|one| one.turnaround_ns(end)).collect(),
+            unprocessed: of(Fate::Unprocessed),
+            died_unprocessed: of(Fate::DiedUnprocessed),
+        }
+    }
+}
+
 /// Records of all TFs of a run.
 #[derive(Debug, Default)]
 pub(super) struct Records {

@@ -1,7 +1,7 @@
 //! Counts of one simulated run.
 
 use super::queue::Nanos;
-use super::record::{Fate, TfRecord};
+use super::record::{TfRecord, Waits};
 use crate::summary::Latency;
 use sheaf_protocol::splitmix::{self, mix};
 use std::collections::BTreeMap;
@@ -105,16 +105,11 @@ impl Run {
 
     /// Takes the records of all TFs. TFs that were announced before `warm_up` count in no wait.
     pub(super) fn set_records(&mut self, records: Vec<TfRecord>, warm_up: Nanos, end: Nanos) {
-        let of = |fate: Fate| records.iter().filter(|one| one.fate == fate).count() as u64;
-        self.unprocessed = of(Fate::Unprocessed);
-        self.died_unprocessed = of(Fate::DiedUnprocessed);
-        let counted = || {
-            records
-                .iter()
-                .filter(|one| one.announced_ns >= Some(warm_up))
-        };
-        self.waits_ns = counted().filter_map(|one| one.wait_ns(end)).collect();
-        self.turnarounds_ns = counted().filter_map(|one| one.turnaround_ns(end)).collect();
+        let waits = Waits::of(&records, warm_up, end);
+        self.waits_ns = waits.waits_ns;
+        self.turnarounds_ns = waits.turnarounds_ns;
+        self.unprocessed = waits.unprocessed;
+        self.died_unprocessed = waits.died_unprocessed;
         self.records = records;
     }
 

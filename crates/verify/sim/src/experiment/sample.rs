@@ -235,8 +235,7 @@ mod tests {
     fn a_bound_of_the_offered_rate_is_kept_or_refused() {
         let bounded =
             |most: &str| FILE.replace("seed = 3", &format!("seed = 3\noffered_mbit_max = {most}"));
-        let offered =
-            |point: &crate::scenario::Scenario| point.tf_bytes() * 8.0 * point.rate_hz / 1e6;
+        let offered = crate::scenario::Scenario::offered_mbit_s;
         let all = points(FILE).expect("sound");
         assert!(all.iter().any(|point| offered(point) > 1.0));
         let kept = points(&bounded("1.0")).expect("sound");

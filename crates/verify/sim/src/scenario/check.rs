@@ -1,6 +1,8 @@
 //! Checks of the values of a scenario, each and together.
 
-use super::{Fault, FaultKind, Mode, ORACLE, Scenario, ScenarioError, SizeModel, Subject, serving};
+use super::{
+    AckLevel, Fault, FaultKind, Mode, ORACLE, Scenario, ScenarioError, SizeModel, Subject, serving,
+};
 use crate::systems;
 use sheaf_placement::policy;
 
@@ -29,6 +31,10 @@ impl Scenario {
         } else if self.mode == Mode::Legacy {
             let expected = "a policy of live farms in mode legacy";
             return Err(ScenarioError::value("policy", &self.policy, expected));
+        }
+        if self.mode == Mode::Legacy && self.ack != AckLevel::Built {
+            let expected = "built in mode legacy, whose EPNs acknowledge what they have built";
+            return Err(ScenarioError::value("ack", "processed", expected));
         }
         self.check_network()?;
         self.check_farm()?;

@@ -138,7 +138,7 @@ impl Fates {
         }
     }
 
-    /// Notes that an EPN has died with a TF whose consumer had not finished: another one may get it.
+    /// Notes that an EPN has died with a TF that it had not acknowledged: the consumer of another one may get it.
     pub(super) fn die(&mut self, tf: TfId) {
         self.delivered.remove(tf);
     }

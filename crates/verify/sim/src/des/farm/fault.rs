@@ -3,7 +3,7 @@
 use super::super::queue::{Nanos, seconds};
 use super::node::{Condition, EpnNode, FlpNode};
 use super::{DesFarm, Event, Said, Word, epn_brain, flp_brain};
-use crate::scenario::{Fault, FaultKind};
+use crate::scenario::{AckLevel, Fault, FaultKind};
 use sheaf_protocol::{Control, Incarnation};
 
 /// How long a path may be dead before TCP gives up a stream on it, in s: the transport's `unacknowledged_ms`.
@@ -88,7 +88,9 @@ impl DesFarm {
         let waiting = node.waiting.drain(..).map(|(tf, ..)| tf);
         for tf in waiting.chain(std::mem::take(&mut node.working)) {
             self.records.die(tf);
-            self.fates.die(tf);
+            if self.scenario.ack == AckLevel::Processed {
+                self.fates.die(tf);
+            }
         }
         self.saying.push(Said {
             node: node.target.epn.into(),
