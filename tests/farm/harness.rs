@@ -40,6 +40,7 @@ pub(crate) struct Running {
 }
 
 /// How a process ended, and what it said.
+#[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<String>,

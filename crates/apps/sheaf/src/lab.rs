@@ -1,13 +1,17 @@
 //! `sheaf lab`: experiments with farms of real processes, on this machine and on others.
 
+mod diagram;
 mod experiment;
+mod fit;
 mod hosts;
 mod monitor;
 mod net;
 mod paper;
 
 use crate::duration;
+use crate::json_file::print_text;
 use crate::{fail, json_file, progress};
+use sheaf_lab::cell::Cell;
 use sheaf_lab::report::{self, Row};
 use sheaf_lab::{LabError, faults, kills, matrix, output, soak};
 use sheaf_testbed::machine;
@@ -35,6 +39,8 @@ enum Experiment {
     Plot(experiment::PlotArgs),
     Compare(experiment::CompareArgs),
     Calibrate(experiment::CalibrateArgs),
+    Fit(fit::FitArgs),
+    Diagram(diagram::DiagramArgs),
     Paper(paper::PaperArgs),
     Monitor(Box<monitor::MonitorArgs>),
     /// Run one process of a legacy run; `sheaf lab run` starts it.
@@ -163,6 +169,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Experiment::Plot(args) => experiment::plot(args),
         Experiment::Compare(args) => experiment::compare(args),
         Experiment::Calibrate(args) => experiment::calibrate(args),
+        Experiment::Fit(args) => fit::run(args),
+        Experiment::Diagram(args) => diagram::run(args),
         Experiment::Paper(args) => paper::run(args),
         Experiment::Monitor(args) => monitor::run(args),
         Experiment::LegacyNode { config } => run_legacy_node(config),
@@ -185,13 +193,16 @@ fn is_ci() -> bool {
 
 fn run_faults(args: &FaultsArgs) -> anyhow::Result<ExitCode> {
     if args.list {
-        list();
+        print_text(&list())?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.clean {
-        for name in machine::clean() {
-            println!("removed {name}");
-        }
+        let removed = machine::clean().into_iter();
+        print_text(
+            &removed
+                .map(|name| format!("removed {name}\n"))
+                .collect::<String>(),
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     let options = faults::Options {
@@ -286,15 +297,16 @@ fn finish(
     })
 }
 
-fn list() {
-    for cell in matrix::cells() {
+fn list() -> String {
+    let line = |cell: &Cell| {
         let quick = if cell.is_quick { "quick" } else { "" };
         let why = cell
             .missing()
             .map_or(String::new(), |why| format!(" ({why})"));
-        println!(
-            "{:<16} {:<4} {quick:<5} {}{why}",
+        format!(
+            "{:<16} {:<4} {quick:<5} {}{why}\n",
             cell.name, cell.number, cell.what
-        );
-    }
+        )
+    };
+    matrix::cells().map(line).collect()
 }

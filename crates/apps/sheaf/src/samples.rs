@@ -1,6 +1,7 @@
 //! `sheaf samples`: checks, exports, copies and compacts the store of a collector that does not run.
 
 use crate::fail;
+use crate::json_file::print_either;
 use anyhow::Context as _;
 use serde_json::json;
 use sheaf_sample_store::{Config, Disk, FsckReport, Store as _};
@@ -101,11 +102,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 .timestamp()
                 .as_millisecond();
             let count = open(data)?.export_day(day_ms, to)?;
-            if *json {
-                println!("{}", json!({"file": to, "samples": count}));
-            } else {
-                println!("{count} samples of {day} in {}", to.display());
-            }
+            print_either(
+                *json,
+                &json!({"file": to, "samples": count}),
+                &format!("{count} samples of {day} in {}\n", to.display()),
+            )?;
             Ok(ExitCode::SUCCESS)
         }
         Action::Compact { data, json } => {
@@ -114,20 +115,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             store.flush()?;
             store.compact()?;
             let after = store.stats().table_bytes;
-            if *json {
-                println!("{}", json!({"table_bytes": after, "before_bytes": before}));
-            } else {
-                println!("tables take {after} bytes, before {before}");
-            }
+            print_either(
+                *json,
+                &json!({"table_bytes": after, "before_bytes": before}),
+                &format!("tables take {after} bytes, before {before}\n"),
+            )?;
             Ok(ExitCode::SUCCESS)
         }
         Action::Snapshot { data, to, json } => {
             open(data)?.snapshot(to)?;
-            if *json {
-                println!("{}", json!({"folder": to}));
-            } else {
-                println!("a copy of {} is in {}", data.display(), to.display());
-            }
+            print_either(
+                *json,
+                &json!({"folder": to}),
+                &format!("a copy of {} is in {}\n", data.display(), to.display()),
+            )?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -151,11 +152,7 @@ fn open(data: &Path) -> anyhow::Result<Disk> {
 
 fn check(data: &Path, repair: bool, as_json: bool) -> anyhow::Result<ExitCode> {
     let report = open(data)?.fsck(repair)?;
-    if as_json {
-        println!("{}", report_json(&report));
-    } else {
-        println!("{}", text(&report));
-    }
+    print_either(as_json, &report_json(&report), &(text(&report) + "\n"))?;
     Ok(if report.is_clean() {
         ExitCode::SUCCESS
     } else {

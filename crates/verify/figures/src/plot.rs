@@ -1,5 +1,6 @@
 //! Figures as SVG: what is drawn is decided here, that it is drawn well by the crate `plotters`.
 
+pub mod cells;
 pub mod lines;
 
 use plotters::coord::Shift;

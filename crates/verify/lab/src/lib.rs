@@ -16,6 +16,7 @@ pub mod compare;
 pub mod experiment;
 // What can be run, and what it gives.
 pub mod faults;
+pub mod fit;
 pub mod kills;
 pub mod output;
 pub mod plot;

@@ -22,11 +22,11 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), IoError> {
     write(path, &text)
 }
 
-/// Writes `text` to `path`.
+/// Writes `contents` to `path`.
 ///
 /// # Errors
 ///
 /// What writing gives.
-pub fn write(path: &Path, text: &str) -> Result<(), IoError> {
-    std::fs::write(path, text).map_err(IoError::of(format!("write {}", path.display())))
+pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), IoError> {
+    std::fs::write(path, contents).map_err(IoError::of(format!("write {}", path.display())))
 }

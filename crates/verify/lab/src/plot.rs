@@ -10,6 +10,7 @@ use serde_json::Value;
 use sheaf_figures::plot::PlotError;
 use sheaf_figures::plot::lines::{Axis, Line, Scale, over};
 use sheaf_figures::stat;
+use sheaf_sim::summary::Point;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
@@ -75,7 +76,7 @@ pub struct At {
 }
 
 /// Value with its dotted name.
-type Named = BTreeMap<String, Value>;
+pub(crate) type Named = BTreeMap<String, Value>;
 
 /// Returns the lines that answer `question`.
 ///
@@ -86,8 +87,7 @@ pub fn series(results: &Results, question: &Question) -> Result<Vec<Series>, Plo
     let mut series: Vec<Series> = Vec::new();
     let mut names = BTreeSet::new();
     for (index, point) in results.summary.points.iter().enumerate() {
-        let mut of_point = flat(point);
-        add_label(&point.label, &mut of_point);
+        let of_point = named(point);
         names.extend(of_point.keys().cloned());
         let runs = results.valid_runs(index).map(flat);
         let of_runs: Vec<Named> = runs.collect();
@@ -248,6 +248,13 @@ pub fn table(question: &Question, series: &[Series]) -> String {
     text
 }
 
+/// Returns all values of `point`, those that its label names among them.
+pub(crate) fn named(point: &Point) -> Named {
+    let mut named = flat(point);
+    add_label(&point.label, &mut named);
+    named
+}
+
 /// Adds the values that a label names, such as `farm.report_ms 100`, and what is left of it as `farm`.
 fn add_label(label: &str, named: &mut Named) {
     let mut left = Vec::new();
@@ -309,7 +316,7 @@ mod tests {
     use super::*;
     use crate::experiment::result::RunResult;
     use crate::results::tests::point;
-    use sheaf_sim::summary::{Point, Summary};
+    use sheaf_sim::summary::Summary;
 
     /// Results of two policies at two loads, three runs each.
     fn results() -> Results {

@@ -8,6 +8,8 @@ pub mod verdict;
 mod waits;
 mod writers;
 
+pub use waits::diagram;
+
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,10 +1,15 @@
-//! A folder of results, or a summary by itself, read back.
+//! A folder of results, the same in one file, or a summary by itself, read back.
 
 use crate::experiment::result::RunResult;
 use crate::experiment::store::{self, ReadError};
-use serde::Deserialize;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
 use sheaf_sim::summary::{Kind, Point, Summary};
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 /// Most characters of the line of a command.
@@ -23,6 +28,24 @@ pub struct Results {
     pub reference: String,
 }
 
+/// Ending of the name of a file of data: results in one file, JSON under gzip.
+pub const DATA: &str = "json.gz";
+/// Version of it that this build writes. A reader refuses others.
+const DATA_VERSION: u32 = 1;
+/// Most bytes of its JSON.
+const DATA_MAX: u64 = 1 << 30;
+
+/// Results in one file.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Data {
+    version: u32,
+    question: String,
+    reference: String,
+    summary: Summary,
+    runs: Vec<Vec<RunResult>>,
+}
+
 /// Part of an experiment file that a report needs.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -32,12 +55,19 @@ struct Asked {
 }
 
 impl Results {
-    /// Reads `path`: a folder with `summary.json` in it, of `sheaf lab run` or `sheaf sim run`, or that file.
+    /// Reads `path`: a folder with `summary.json` in it, of `sheaf lab run` or `sheaf sim run`, that file, or a file of
+    /// data (`NAME.json.gz`), as [`data`](Self::data) makes it.
     ///
     /// # Errors
     ///
     /// [`ReadError::Refused`] if there is no summary, or one that cannot be read.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
+        if path.to_string_lossy().ends_with(DATA) {
+            return Self::read_data(path).map_err(|why| ReadError::Refused {
+                folder: path.to_owned(),
+                why,
+            });
+        }
         let folder = if path.is_dir() {
             path
         } else {
@@ -71,6 +101,62 @@ impl Results {
             question,
             reference,
         })
+    }
+
+    fn read_data(path: &Path) -> Result<Self, String> {
+        let file = File::open(path).map_err(|error| error.to_string())?;
+        let mut text = String::new();
+        let read = GzDecoder::new(file)
+            .take(DATA_MAX)
+            .read_to_string(&mut text);
+        read.map_err(|error| format!("not under gzip, or damaged: {error}"))?;
+        let data: Data = serde_json::from_str(&text)
+            .map_err(|error| format!("not results of `sheaf lab paper`: {error}"))?;
+        let (found, points) = (data.version, data.summary.points.len());
+        if found != DATA_VERSION {
+            return Err(format!("found version {found}, expected {DATA_VERSION}"));
+        }
+        if !data.runs.is_empty() && data.runs.len() != points {
+            let found = data.runs.len();
+            return Err(format!("found runs of {found} points, expected {points}"));
+        }
+        Ok(Self {
+            summary: data.summary,
+            runs: data.runs,
+            question: data.question,
+            reference: data.reference,
+        })
+    }
+
+    /// Returns the results as one file, without the quantiles that only figures of single runs have. Equal results give
+    /// equal bytes.
+    ///
+    /// # Errors
+    ///
+    /// A value that has no JSON.
+    pub fn data(&self) -> io::Result<Vec<u8>> {
+        let without_quantiles = |run: &RunResult| {
+            let mut run = run.clone();
+            run.latency_quantiles_us.clear();
+            if let Some(waits) = &mut run.waits {
+                waits.wait.quantiles_us.clear();
+                waits.turnaround.quantiles_us.clear();
+            }
+            run
+        };
+        let runs = self.runs.iter();
+        let data = Data {
+            version: DATA_VERSION,
+            question: self.question.clone(),
+            reference: self.reference.clone(),
+            summary: self.summary.clone(),
+            runs: runs
+                .map(|runs| runs.iter().map(without_quantiles).collect())
+                .collect(),
+        };
+        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+        packed.write_all(&serde_json::to_vec(&data)?)?;
+        packed.finish()
     }
 
     /// Runs of the point at `index`, those that count.
@@ -204,6 +290,7 @@ pub(crate) mod tests {
             died_unprocessed: 0.0,
             published_loss_percent: published,
             published_runs: published.map(|_| 9),
+            published_sd: None,
             published_note: String::new(),
             lost_by: BTreeMap::from([("late-at-run-end".to_owned(), lost)]),
             flp_peak_bytes: 0,
@@ -213,5 +300,43 @@ pub(crate) mod tests {
             writers: None,
             served: None,
         }
+    }
+
+    #[test]
+    fn a_file_of_data_is_read_back_and_what_is_none_is_refused() {
+        let mut summary = Summary::new("loads");
+        summary.points = vec![point("sheaf", 1.0, None)];
+        let run = RunResult {
+            seed: 7,
+            latency_quantiles_us: vec![1.0, 2.0],
+            ..RunResult::default()
+        };
+        let mut results = Results {
+            summary,
+            runs: vec![vec![run]],
+            question: "Why?".to_owned(),
+            reference: String::new(),
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("loads.json.gz");
+        let data = results.data().expect("values with JSON");
+        assert_eq!(data, results.data().expect("values with JSON"));
+        std::fs::write(&path, &data).expect("a file");
+        results.runs[0][0].latency_quantiles_us.clear();
+        assert_eq!(Results::read(&path).expect("what was written"), results);
+
+        let refused = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).expect("a file");
+            Results::read(&path).expect_err("no data").to_string()
+        };
+        let half = &data[..data.len() / 2];
+        assert!(refused(half).contains("not under gzip, or damaged"));
+        let mut other = GzEncoder::new(Vec::new(), Compression::fast());
+        other.write_all(b"{}").expect("in memory");
+        let other = other.finish().expect("in memory");
+        assert!(refused(&other).contains("not results of `sheaf lab paper`"));
+        results.runs.push(Vec::new());
+        let more = results.data().expect("values with JSON");
+        assert!(refused(&more).contains("found runs of 2 points, expected 1"));
     }
 }

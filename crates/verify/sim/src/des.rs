@@ -16,7 +16,7 @@ mod record;
 mod stale;
 mod tally;
 
-pub use draw::TimeDraw;
+pub use draw::{TimeDraw, drawn_faults};
 pub use point::{PointRun, run_point};
 pub use record::{Fate, TfRecord, Waits};
 pub use tally::Run;

@@ -84,6 +84,9 @@ pub struct Scenario {
     /// Runs that the published loss is the mean of; 1 if it is not said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published_runs: Option<u32>,
+    /// Standard deviation of the TFs that they lost, if it was published.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published_sd: Option<f64>,
     /// Note on the published loss, such as a printed value that was corrected, and why.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub published_note: String,
@@ -149,6 +152,7 @@ impl Default for Scenario {
             hold_bytes: 512 << 20,
             published_loss_percent: None,
             published_runs: None,
+            published_sd: None,
             published_note: String::new(),
             size: Sizes::default(),
             legacy: Legacy::default(),

@@ -102,6 +102,9 @@ pub struct Point {
     /// Runs that the published loss is the mean of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_runs: Option<u32>,
+    /// Standard deviation of the TFs that these lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_sd: Option<f64>,
     /// Note on the published loss.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub published_note: String,
@@ -378,6 +381,7 @@ mod tests {
             died_unprocessed: 1.0,
             published_loss_percent: Some(0.51),
             published_runs: Some(9),
+            published_sd: Some(29.3),
             published_note: "printed: 0.52 %".to_owned(),
             lost_by: BTreeMap::from([("source-died".to_owned(), 1.5)]),
             flp_peak_bytes: 1,

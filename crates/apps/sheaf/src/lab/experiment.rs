@@ -1,5 +1,6 @@
 //! `sheaf lab run`: the runs of an experiment file.
 
+use crate::json_file::print_text;
 use crate::{duration, fail, progress};
 use anyhow::Context as _;
 use sheaf_lab::LabError;
@@ -243,7 +244,7 @@ pub(super) fn calibrate(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let results = Results::read(&args.results).map_err(super::refuse)?;
     let calibration = calibrate::of(&results, &args.results).map_err(super::refuse)?;
     if let Some(page) = &args.page {
-        output::write(page, &calibrate::markdown(&results, &calibration))?;
+        output::write(page, calibrate::markdown(&results, &calibration))?;
     }
     super::finish(
         &calibrate::table(&calibration),
@@ -258,9 +259,10 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let options = options(args).map_err(super::refuse)?;
     let trials = run::select(&options).map_err(super::refuse)?;
     if args.list {
-        for trial in &trials {
-            println!("{:<36} {}", trial.id, trial.line());
-        }
+        let lines = trials
+            .iter()
+            .map(|trial| format!("{:<36} {}\n", trial.id, trial.line()));
+        print_text(&lines.collect::<String>())?;
         return Ok(ExitCode::SUCCESS);
     }
     let Some((results, page)) = make(&options)? else {

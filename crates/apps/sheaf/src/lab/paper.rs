@@ -1,13 +1,17 @@
-//! `sheaf lab paper`: from experiments to the pages and figures of `docs/results`.
+//! `sheaf lab paper`: from experiments to the pages and figures of `docs/results`, and from their data to the same
+//! again.
 
+use super::diagram;
 use super::experiment::{self, INTERRUPTED};
-use crate::progress;
+use crate::{fail, progress};
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use sheaf_lab::plot::Question;
-use sheaf_lab::results::Results;
-use sheaf_lab::{calibrate, output};
+use sheaf_lab::report::diagram::Time;
+use sheaf_lab::results::{DATA, Results};
+use sheaf_lab::{calibrate, fit, output};
+use sheaf_testbed::machine::Folder;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,6 +22,8 @@ enum Page {
     Results,
     /// Errors of the simulator, as `sheaf lab calibrate` writes them, and as JSON.
     Calibration,
+    /// Values of a key that explain published losses, as `sheaf lab fit` writes them, as JSON and as a figure.
+    Fit { key: &'static str },
 }
 
 /// Experiment with what is made of its results.
@@ -63,6 +69,9 @@ const fn ages(file: &'static str, only: &'static [(&'static str, &'static str)])
         is_log_x: true,
     }
 }
+
+/// Folder of the data, in that of the pages.
+const FOLDER: &str = "data";
 
 /// All that is made: an experiment is its file, and its row here.
 const SHEETS: &[Sheet] = &[
@@ -110,9 +119,35 @@ const SHEETS: &[Sheet] = &[
         figures: &[],
     },
     Sheet {
+        experiment: "policies-network",
+        page: Page::Results,
+        needs: "15 min",
+        figures: &[],
+    },
+    Sheet {
+        experiment: "policies-failures",
+        page: Page::Results,
+        needs: "5 min",
+        figures: &[],
+    },
+    Sheet {
         experiment: "writers-20x1750",
         page: Page::Results,
         needs: "1 min",
+        figures: &[],
+    },
+    Sheet {
+        experiment: "puls-2018",
+        page: Page::Results,
+        needs: "1 min",
+        figures: &[],
+    },
+    Sheet {
+        experiment: "stalls",
+        page: Page::Fit {
+            key: "legacy.start_stalls.probability",
+        },
+        needs: "3 min",
         figures: &[],
     },
     Sheet {
@@ -135,21 +170,73 @@ const SHEETS: &[Sheet] = &[
     },
 ];
 
+/// Page of the best policies, made of the data of these experiments where it is there.
+const DIAGRAM: &str = "diagram";
+const DIAGRAM_OF: [&str; 5] = [
+    "policies-waits",
+    "policies-scale",
+    "stale",
+    "policies-network",
+    "policies-failures",
+];
+const DIAGRAM_FILES: [&str; 3] = ["diagram.md", "diagram.json", "diagram.svg"];
+
+/// Names of all that can be made.
+fn names() -> impl Iterator<Item = &'static str> {
+    let sheets = SHEETS.iter().map(|sheet| sheet.experiment);
+    sheets.chain([DIAGRAM])
+}
+
+/// Writes the diagram of the data in `from` into `out`; `false` if there is no data.
+fn write_diagram(from: &Path, out: &Path) -> anyhow::Result<bool> {
+    let places = DIAGRAM_OF
+        .iter()
+        .map(|name| from.join(format!("{FOLDER}/{name}.{DATA}")));
+    let places: Vec<PathBuf> = places.filter(|place| place.exists()).collect();
+    if places.is_empty() {
+        return Ok(false);
+    }
+    let diagram = diagram::of(&places, Time::Turnaround)?;
+    let [page, json, svg] = DIAGRAM_FILES;
+    output::write(&out.join(page), diagram.markdown(svg))?;
+    output::write_json(&out.join(json), &diagram)?;
+    output::write(&out.join(svg), diagram.draw()?)?;
+    Ok(true)
+}
+
+/// Returns which files of the diagram in `out` do not follow from the data there; `None` if there is no data.
+fn differing_diagram(out: &Path) -> anyhow::Result<Option<Vec<String>>> {
+    let again = Folder::make(false)?;
+    let is_made = write_diagram(out, again.path())?;
+    Ok(is_made.then(|| unequal(&DIAGRAM_FILES.map(str::to_owned), [out, again.path()])))
+}
+
+/// Returns the names of files that differ in the two folders.
+fn unequal(names: &[String], folders: [&Path; 2]) -> Vec<String> {
+    let is_other = |name: &&String| {
+        let [one, other] = folders.map(|folder| std::fs::read(folder.join(name)).ok());
+        one != other
+    };
+    names.iter().filter(is_other).cloned().collect()
+}
+
 /// Run or reuse experiments, and write their pages and figures.
 ///
 /// For each experiment: runs that are missing in the folder of results are made, as `sheaf lab run` does, and its page,
-/// its numbers as JSON and its figures are written. Without a name: all of them. Live points need root and a machine
-/// with nothing else to do.
+/// its numbers as JSON, its figures and its data, of which all of these can be made again, are written. Without a
+/// name: all of them. Live points need root and a machine with nothing else to do.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sheaf lab paper --list                       experiments, what they need, what they give
   sheaf lab paper                              everything, from the root of the repository
   sheaf lab paper policies-waits --out /tmp    one of them, somewhere else
-  sheaf lab paper --reuse                      pages and figures again, of the results that are there")]
+  sheaf lab paper --reuse                      pages and figures again, of the results that are there
+  sheaf lab paper --check                      do pages and figures follow from the data beside them?
+  sheaf lab plot docs/results/data/policies-waits.json.gz --x load --y lost    own questions to that data")]
 pub(super) struct PaperArgs {
     /// Make these experiments alone.
-    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(SHEETS.iter().map(|sheet| sheet.experiment)))]
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(names()))]
     names: Vec<String>,
     /// Read experiments in this folder.
     #[arg(long, value_name = "DIR", default_value = "experiments")]
@@ -160,9 +247,12 @@ pub(super) struct PaperArgs {
     /// Write pages and figures into this folder.
     #[arg(long, value_name = "DIR", default_value = "docs/results")]
     out: PathBuf,
-    /// Run nothing: experiments without results are left out.
+    /// Run nothing: experiments without results and without data are left out.
     #[arg(long)]
     reuse: bool,
+    /// Make pages and figures of the data beside them, and tell which differ. Exit status 1 if one does.
+    #[arg(long, conflicts_with_all = ["reuse", "list"])]
+    check: bool,
     /// Show what there is, and run nothing.
     #[arg(long)]
     list: bool,
@@ -176,9 +266,13 @@ pub(super) fn run(args: &PaperArgs) -> anyhow::Result<ExitCode> {
     let is_wanted = |sheet: &&Sheet| {
         args.names.is_empty() || args.names.iter().any(|name| name == sheet.experiment)
     };
+    if args.check {
+        return check(args);
+    }
     if !args.list {
-        std::fs::create_dir_all(&args.out)
-            .with_context(|| format!("cannot make {}", args.out.display()))?;
+        let data = args.out.join(FOLDER);
+        std::fs::create_dir_all(&data)
+            .with_context(|| format!("cannot make {}", data.display()))?;
     }
     let mut rows = Vec::new();
     for sheet in SHEETS.iter().filter(is_wanted) {
@@ -193,12 +287,14 @@ pub(super) fn run(args: &PaperArgs) -> anyhow::Result<ExitCode> {
             continue;
         }
         let folder = args.results.join(sheet.experiment);
-        let results = match (args.reuse, folder.join("summary.json").exists()) {
-            (true, true) => Results::read(&folder).map_err(super::refuse)?,
-            (true, false) => {
-                let folder = folder.display();
+        let places = [folder.clone(), args.out.join(sheet.data())];
+        let is_there = |place: &&PathBuf| place.is_file() || place.join("summary.json").exists();
+        let results = match (args.reuse, places.iter().find(is_there)) {
+            (true, Some(place)) => Results::read(place).map_err(super::refuse)?,
+            (true, None) => {
+                let [folder, data] = places.each_ref().map(|place| place.display());
                 progress::line(format_args!(
-                    "{}: left out, there is nothing in {folder}",
+                    "{}: left out, there is nothing in {folder}, and no {data}",
                     sheet.experiment
                 ));
                 rows.push(row);
@@ -210,13 +306,67 @@ pub(super) fn run(args: &PaperArgs) -> anyhow::Result<ExitCode> {
             },
         };
         sheet.write(&results, &folder, &args.out)?;
+        let data = results.data().context("cannot pack the results")?;
+        output::write(&args.out.join(sheet.data()), &data)?;
         rows.push(Row {
             is_made: true,
             ..row
         });
     }
+    if args.names.is_empty() || args.names.iter().any(|name| name == DIAGRAM) {
+        rows.push(Row {
+            experiment: DIAGRAM,
+            needs: "the data of others",
+            files: DIAGRAM_FILES.map(str::to_owned).to_vec(),
+            is_made: !args.list && write_diagram(&args.out, &args.out)?,
+        });
+    }
     let text: String = rows.iter().map(Row::line).collect();
     super::finish(&text, &rows, args.json.as_deref(), true)
+}
+
+/// Makes every page again of the data beside it, in a folder of its own, and compares.
+fn check(args: &PaperArgs) -> anyhow::Result<ExitCode> {
+    let is_wanted = |sheet: &&Sheet| {
+        args.names.is_empty() || args.names.iter().any(|name| name == sheet.experiment)
+    };
+    let mut rows = Vec::new();
+    for sheet in SHEETS.iter().filter(is_wanted) {
+        rows.push(Checked {
+            experiment: sheet.experiment,
+            differing: sheet.differing(&args.out)?,
+        });
+    }
+    if args.names.is_empty() || args.names.iter().any(|name| name == DIAGRAM) {
+        rows.push(Checked {
+            experiment: DIAGRAM,
+            differing: differing_diagram(&args.out)?,
+        });
+    }
+    let is_equal = rows
+        .iter()
+        .all(|row| row.differing.as_ref().is_none_or(Vec::is_empty));
+    let text: String = rows.iter().map(Checked::line).collect();
+    super::finish(&text, &rows, args.json.as_deref(), is_equal)
+}
+
+/// Comparison of a page with its data.
+#[derive(Serialize)]
+struct Checked {
+    experiment: &'static str,
+    /// Files that do not follow from the data; none where there is no data.
+    differing: Option<Vec<String>>,
+}
+
+impl Checked {
+    fn line(&self) -> String {
+        let told = match self.differing.as_deref() {
+            None => "no data".to_owned(),
+            Some([]) => "equal".to_owned(),
+            Some(files) => format!("differs from its data: {}", files.join(" ")),
+        };
+        format!("{:<18} {told}\n", self.experiment)
+    }
 }
 
 /// Report on an experiment.
@@ -232,7 +382,7 @@ impl Row {
     fn line(&self) -> String {
         let made = if self.is_made { "made" } else { "" };
         format!(
-            "{:<18} {:<14} {made:<5} {}\n",
+            "{:<18} {:<18} {made:<5} {}\n",
             self.experiment,
             self.needs,
             self.files.join(" ")
@@ -243,9 +393,30 @@ impl Row {
 impl Sheet {
     /// Returns the names of the files that are made.
     fn files(&self) -> Vec<String> {
-        let page = ["md", "json"].map(|end| format!("{}.{end}", self.experiment));
+        let ends: &[&str] = match self.page {
+            Page::Fit { .. } => &["md", "json", "svg"],
+            Page::Results | Page::Calibration => &["md", "json"],
+        };
+        let page = ends.iter().map(|end| format!("{}.{end}", self.experiment));
         let figures = self.figures.iter().map(|figure| figure.file.to_owned());
-        page.into_iter().chain(figures).collect()
+        page.chain(figures).collect()
+    }
+
+    /// Returns the name of the file of data, from the folder of the pages.
+    fn data(&self) -> String {
+        format!("{FOLDER}/{}.{DATA}", self.experiment)
+    }
+
+    /// Returns which files in `out` do not follow from the data there; `None` if there is no data.
+    fn differing(&self, out: &Path) -> anyhow::Result<Option<Vec<String>>> {
+        let data = out.join(self.data());
+        if !data.exists() {
+            return Ok(None);
+        }
+        let results = Results::read(&data).map_err(super::refuse)?;
+        let again = Folder::make(false)?;
+        self.write(&results, &data, again.path())?;
+        Ok(Some(unequal(&self.files(), [out, again.path()])))
     }
 
     /// Makes the runs that are missing in `folder`; `None` after a signal.
@@ -265,9 +436,16 @@ impl Sheet {
                 experiment::write_page(Some(&page), results)?;
                 output::write_json(&json, &results.summary)?;
             }
+            Page::Fit { key } => {
+                let fit = fit::of(results, key).map_err(fail::bad_use)?;
+                output::write(&page, fit::markdown(results, &fit))?;
+                output::write_json(&json, &fit)?;
+                let svg = out.join(format!("{}.svg", self.experiment));
+                output::write(&svg, &fit::draw(&fit)?)?;
+            }
             Page::Calibration => {
                 let calibration = calibrate::of(results, folder).map_err(super::refuse)?;
-                output::write(&page, &calibrate::markdown(results, &calibration))?;
+                output::write(&page, calibrate::markdown(results, &calibration))?;
                 output::write_json(&json, &calibration)?;
             }
         }
@@ -298,6 +476,17 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
+    /// Sheets whose data is not there yet: their pages are older than the files of data.
+    const WITHOUT_DATA: &[&str] = &[
+        "policies-waits",
+        "systems",
+        "stale",
+        "policies-scale",
+        "writers-20x1750",
+        "machine",
+        "calibration",
+    ];
+
     #[test]
     fn every_sheet_has_an_experiment_that_comes_along_and_files_of_its_own() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
@@ -310,5 +499,45 @@ mod tests {
                 assert!(files.insert(name.clone()), "{name} is made twice");
             }
         }
+    }
+
+    #[test]
+    fn pages_and_figures_follow_from_the_data_beside_them() {
+        let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/results");
+        let mut equal = 0;
+        for sheet in SHEETS {
+            let name = sheet.experiment;
+            match sheet.differing(&out).expect("data that can be read") {
+                Some(differing) => {
+                    let none: [String; 0] = [];
+                    assert_eq!(differing, none, "{name}: sheaf lab paper {name} --reuse");
+                    equal += 1;
+                }
+                None => assert!(WITHOUT_DATA.contains(&name), "{name} has no data"),
+            }
+        }
+        assert_eq!(equal + WITHOUT_DATA.len(), SHEETS.len());
+        let none: [String; 0] = [];
+        let differing = differing_diagram(&out).expect("data that can be read");
+        assert_eq!(differing.as_deref(), Some(none.as_slice()));
+    }
+
+    #[test]
+    fn a_number_that_was_changed_by_hand_is_told() {
+        let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/results");
+        let sheet = SHEETS
+            .iter()
+            .find(|it| it.experiment == "puls-2018")
+            .expect("a row");
+        let copy = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(copy.path().join(FOLDER)).expect("a folder");
+        for name in sheet.files().into_iter().chain([sheet.data()]) {
+            std::fs::copy(out.join(&name), copy.path().join(&name)).expect("a file");
+        }
+        let page = copy.path().join("puls-2018.md");
+        let text = std::fs::read_to_string(&page).expect("a page");
+        std::fs::write(&page, text.replacen("yes", "no", 1)).expect("a file");
+        let differing = sheet.differing(copy.path()).expect("data that can be read");
+        assert_eq!(differing, Some(vec!["puls-2018.md".to_owned()]));
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Width and height of a figure, in pixels.
 const SIZE: (u32, u32) = (860, 440);
 /// Lines of others; ours is thick and blue.
-const COLOURS: [RGBColor; 8] = [
+pub(super) const COLOURS: [RGBColor; 8] = [
     RGBColor(40, 40, 40),
     RGBColor(196, 78, 36),
     RGBColor(74, 154, 90),

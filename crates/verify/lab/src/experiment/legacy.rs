@@ -28,8 +28,8 @@ use serde::{Deserialize, Serialize};
 use sheaf_farm::{Lines, Process};
 use sheaf_figures::stat;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
-use sheaf_sim::prior;
 use sheaf_sim::scenario::{Fault, FaultKind, Legacy};
+use sheaf_sim::{des, prior};
 use sheaf_testbed::IoError;
 use sheaf_testbed::clock::{Interrupted, now_ns, wait_until};
 use sheaf_testbed::machine::Folder;
@@ -76,8 +76,6 @@ pub struct NodeConfig {
     pub is_fixed: bool,
     /// Whether the rate limiter with its dead band sets the pace, instead of absolute deadlines.
     pub has_dead_band: bool,
-    /// Whether the counting builder looks at the order of messages.
-    pub has_order: bool,
     /// The rules.
     pub rules: Legacy,
     /// Seed of the stalls of streams.
@@ -184,7 +182,7 @@ pub(crate) fn run(
     let mut troupe = Troupe::new(trial, net, turn, folder.path())?;
     troupe.start_all()?;
     let scenario = &trial.scenario;
-    let mut faults = scenario.faults.clone();
+    let mut faults = des::drawn_faults(scenario, turn.seed);
     faults.sort_by(|a, b| b.at_s.total_cmp(&a.at_s));
     let mut undone: Vec<(u64, Fault)> = Vec::new();
     let mut done = 0;
@@ -270,7 +268,6 @@ impl<'a> Troupe<'a> {
             bytes: scenario.size.bytes,
             is_fixed: scenario.policy == "fixed",
             has_dead_band: trial.live.legacy_dead_band,
-            has_order: trial.live.legacy_order,
             rules: rules.clone(),
             seed: turn.seed,
         };

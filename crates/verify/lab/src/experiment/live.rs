@@ -125,7 +125,7 @@ pub(crate) fn run(
     let drain = Duration::from_millis(site.config.icn.scheduler.drain_ms);
     let mut farm = Farm::start_at(site, folder)?;
     farm.let_all_end();
-    let mut disturber = Disturber::of(trial, now_ns());
+    let mut disturber = Disturber::of(trial, turn.seed, now_ns());
     let patience = Duration::from_secs_f64(trial.scenario.duration_s * 1.1) + drain + FAREWELL_MAX;
     let is_over = wait_until::<LiveError>(patience, || {
         farm.reap();

@@ -72,6 +72,7 @@ fn point(trial: &Trial, runs: &[&RunResult]) -> Point {
         died_unprocessed: mean_of(&|run| of_waits(run, |waits| waits.died_unprocessed)),
         published_loss_percent: scenario.published_loss_percent,
         published_runs: scenario.published_runs,
+        published_sd: scenario.published_sd,
         published_note: scenario.published_note.clone(),
         lost_by: mean_by_cause(&valid),
         flp_peak_bytes: valid

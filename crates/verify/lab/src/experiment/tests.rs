@@ -124,6 +124,16 @@ fn what_makes_no_sense_is_refused_with_its_key_and_what_is_accepted() {
             "ack: found processed, expected built in mode legacy",
         ),
         (
+            "mode = ['sheaf', 'legacy']",
+            "mode = ['legacy']\nlegacy.zookeeper_tick_ms = [5]",
+            "legacy.zookeeper_tick_ms: found 5, expected 0 in live points",
+        ),
+        (
+            "flps = 1",
+            "flps = 1\npublished_sd = 1.0",
+            "published_runs: found 1, expected 2 or more, if published_sd is said",
+        ),
+        (
             "flps = 1",
             "flps = 1\nprocessing = { ms = 1.0 }",
             "x: processing.ms: found 1, expected 0 for live points in mode legacy",

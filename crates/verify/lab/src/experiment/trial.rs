@@ -154,13 +154,7 @@ impl Trial {
             Subject::Servers(_) => return "servers".to_owned(),
             Subject::Farm => {}
         }
-        let name = self.scenario.mode_name();
-        let is_blind = self.scenario.mode == Mode::Legacy && !self.live.legacy_order;
-        if is_blind {
-            name.replacen("+cutoff", "+any-order+cutoff", 1)
-        } else {
-            name
-        }
+        self.scenario.mode_name()
     }
 
     /// Bits that the sources make in a second, in Mbit/s.
@@ -260,6 +254,7 @@ impl Trial {
         for fault in &scenario.faults {
             self.check_fault(experiment, fault)?;
         }
+        self.check_prior(experiment)?;
         match &self.venue {
             // Which points are run is not known yet: those that are, are checked then.
             Some(Venue::Hosts(_)) | None => Ok(()),
@@ -314,6 +309,18 @@ impl Trial {
             return Err(experiment.value("fault.kind", found, expected));
         }
         self.check_place(experiment, venue)
+    }
+
+    /// Refuses what the live nodes of the prior systems do not know.
+    fn check_prior(&self, experiment: &Experiment) -> Result<(), ExperimentError> {
+        let tick = self.scenario.legacy.zookeeper_tick_ms;
+        match (self.scenario.mode, tick) {
+            (Mode::Legacy, 1..) => {
+                let expected = "0 in live points, whose list of EPNs stays as it is";
+                Err(experiment.value("legacy.zookeeper_tick_ms", tick, expected))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_fault(&self, experiment: &Experiment, fault: &Fault) -> Result<(), ExperimentError> {
@@ -396,6 +403,7 @@ fn disorder(chaos: &Chaos, scenario: &Scenario) -> Vec<Fault> {
         let flp = drawn.checked_sub(scenario.epns);
         faults.push(Fault {
             at_s,
+            within_s: 0.0,
             kind: FaultKind::Crash,
             flp,
             epn: flp.is_none().then_some(drawn),

@@ -1,7 +1,8 @@
 //! Results as a page of Markdown, such as those of `docs/results/`.
 
+use super::verdict::{self, Compared};
 use super::{pages, servers, waits, writers};
-use crate::results::{Results, origin};
+use crate::results::{Results, name, origin};
 use sheaf_sim::summary::{Point, Summary};
 use std::fmt::Write as _;
 
@@ -15,6 +16,7 @@ pub fn page(results: &Results) -> String {
     text += &writers::markdown(summary);
     let of_waits = waits::markdown(results);
     text += &of_waits;
+    text += &published(&summary.points);
     let farms: Vec<Point> = summary
         .points
         .iter()
@@ -36,6 +38,41 @@ pub fn page(results: &Results) -> String {
         runs().min().unwrap_or(0),
         runs().max().unwrap_or(0)
     );
+    text
+}
+
+/// Returns the losses under the prior systems' rules beside the published ones.
+fn published(points: &[Point]) -> String {
+    let of_prior = points.iter().filter(|point| point.mode != "sheaf");
+    let rows = of_prior.filter_map(|point| Some((point, verdict::compared(point)?)));
+    let rows: Vec<(&Point, Compared)> = rows.collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let good = rows.iter().filter(|(_, row)| row.reproduces == Some(true));
+    let mut text = format!(
+        "Published losses: {} of {} are reproduced, which means that the intervals of 95 % overlap. In TFs of a run, \
+         with intervals.\n\n| point | published | here | reproduced | |\n| --- | ---: | ---: | --- | --- |\n",
+        good.count(),
+        rows.len()
+    );
+    for (point, row) in rows {
+        let reproduced = match row.reproduces {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "too few runs",
+        };
+        let told = |mean: f64, [low, high]: [f64; 2]| format!("{mean:.2} ({low:.2} to {high:.2})");
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {reproduced} | {} |",
+            name(point),
+            told(row.published, row.published_interval),
+            told(row.lost, row.interval),
+            point.published_note
+        );
+    }
+    text.push('\n');
     text
 }
 
@@ -65,5 +102,16 @@ mod tests {
         let of_farm = page(&results);
         assert!(of_farm.contains("```text\npoint"), "{of_farm}");
         assert!(!of_farm.contains("| published |"), "there are no writers");
+        results.summary.points = vec![
+            point("legacy", 43.0, Some(0.7)),
+            point("sheaf", 0.0, Some(0.7)),
+        ];
+        let of_prior = page(&results);
+        for part in [
+            "Published losses: 1 of 1 are reproduced",
+            "| 43.00 (43.00 to 43.00) | yes |  |",
+        ] {
+            assert!(of_prior.contains(part), "{part}\n{of_prior}");
+        }
     }
 }

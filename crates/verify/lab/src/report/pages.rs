@@ -109,7 +109,7 @@ pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, ReportError> {
         crate::output::write(&folder.join("servers.csv"), &csv)?;
     }
     let page = folder.join("report.html");
-    crate::output::write(&page, &html(results, &figures))?;
+    crate::output::write(&page, html(results, &figures))?;
     Ok(page)
 }
 

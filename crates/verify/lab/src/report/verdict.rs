@@ -92,7 +92,7 @@ fn of_legacy(point: &Point) -> Verdict {
         Some((cause, _)) if point.lost_mean > 0.0 => format!(", mostly {cause}"),
         _ => String::new(),
     };
-    let Some(published) = point.published_loss_percent else {
+    let Some((published, of_both)) = point.published_loss_percent.zip(compared(point)) else {
         return Verdict {
             is_good: true,
             words: format!(
@@ -101,8 +101,11 @@ fn of_legacy(point: &Point) -> Verdict {
             ),
         };
     };
-    let published_tfs = published / 100.0 * point.announced;
-    let reproduced = reproduces(point, published_tfs);
+    let published_tfs = match of_both.published {
+        few if few < 10.0 => format!("{few:.1}"),
+        many => format!("{many:.0}"),
+    };
+    let reproduced = of_both.reproduces;
     let compared = match reproduced {
         Some(true) => "reproduces",
         Some(false) => "differs from",
@@ -115,30 +118,53 @@ fn of_legacy(point: &Point) -> Verdict {
     Verdict {
         is_good: reproduced == Some(true),
         words: format!(
-            "{:.1} TFs ({:.2} %) lost{why}: {compared} the published {published_tfs:.0} ({published:.2} %){note}",
+            "{:.1} TFs ({:.2} %) lost{why}: {compared} the published {published_tfs} ({published:.2} %){note}",
             point.lost_mean, point.loss_percent
         ),
     }
 }
 
-/// Returns whether the intervals of 95 % of our mean and of the published one overlap; `None` with too few runs.
+/// Loss of a point beside the published one, in TFs of a run, each with its interval of 95 %.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Compared {
+    pub(crate) published: f64,
+    pub(crate) published_interval: [f64; 2],
+    pub(crate) lost: f64,
+    pub(crate) interval: [f64; 2],
+    /// Whether the intervals overlap; `None` with too few runs.
+    pub(crate) reproduces: Option<bool>,
+}
+
+/// Compares the loss of `point` with the published one, if there is one.
 ///
-/// Ours is by Student's t over the runs, and by the rule of three where nothing was lost at all. Of the published mean
-/// the spread is not known: its interval is that of a count, the narrowest that it can have.
-fn reproduces(point: &Point, published_tfs: f64) -> Option<bool> {
-    if point.n < RUNS_MIN {
-        return None;
-    }
-    let published_runs = f64::from(point.published_runs.unwrap_or(1));
-    let [published_low, published_high] =
-        stat::count_interval((published_tfs * published_runs).round(), published_runs);
-    let [low, high] = match point.lost_mean > 0.0 {
+/// Our interval is by Student's t over the runs, and by the rule of three where nothing was lost at all. The published
+/// one is by Student's t as well where its standard deviation is known; else it is that of a count, the narrowest that
+/// it can have.
+pub(crate) fn compared(point: &Point) -> Option<Compared> {
+    let published = point.published_loss_percent? / 100.0 * point.announced;
+    let runs = f64::from(point.published_runs.unwrap_or(1));
+    let published_interval = match point.published_sd {
+        Some(sd) if runs > 1.0 => {
+            let half = stat::t_quantile(runs - 1.0, 0.95) * sd / runs.sqrt();
+            [published - half, published + half]
+        }
+        _ => stat::count_interval((published * runs).round(), runs),
+    };
+    let interval = match point.lost_mean > 0.0 {
         true => point
             .loss_percent_ci95
             .map(|percent| percent / 100.0 * point.announced),
+        false if point.n == 0 => [0.0, f64::INFINITY],
         false => [0.0, stat::most_of_none(f64::from(point.n))],
     };
-    Some(low <= published_high && published_low <= high)
+    let does_overlap = interval[0] <= published_interval[1] && published_interval[0] <= interval[1];
+    Some(Compared {
+        published,
+        published_interval,
+        lost: point.lost_mean,
+        interval,
+        reproduces: (point.n >= RUNS_MIN).then_some(does_overlap),
+    })
 }
 
 #[cfg(test)]
@@ -194,6 +220,18 @@ mod tests {
         }
         assert!(of(&point("legacy", 0.0, Some(0.0))).is_good);
         assert!(!of(&point("legacy", 12.0, Some(0.0))).is_good);
+    }
+
+    #[test]
+    fn a_published_spread_makes_the_published_interval() {
+        // 30.6 ± 29.3 of 9 runs: 8.1 to 53.1; a count would be 27.1 to 34.4.
+        let mut wide = point("legacy", 45.0, Some(0.51));
+        assert!(!of(&wide).is_good);
+        wide.published_sd = Some(29.3);
+        assert!(of(&wide).is_good, "{}", of(&wide).words);
+        wide.lost_mean = 60.0;
+        wide.loss_percent_ci95 = [1.0; 2];
+        assert!(!of(&wide).is_good, "{}", of(&wide).words);
     }
 
     #[test]

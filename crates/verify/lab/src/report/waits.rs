@@ -4,6 +4,7 @@
 //! a mean of logarithms over seeds, with its interval by Student's t. Where several policies are held against the best
 //! one, the intervals are wider, so that all of them together hold with 95 % (Bonferroni).
 
+pub mod diagram;
 mod rank;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 //! Each is drawn from the seed and the number of its TF, and of its FLP: equal seeds give every policy the same TFs, in
 //! whatever order they are built, so that runs are compared TF by TF (common random numbers).
 
-use crate::scenario::{Distribution, Processing, Scenario, SizeModel, Sizes};
+use crate::scenario::{Distribution, Fault, Processing, Scenario, SizeModel, Sizes};
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, Exp1, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -24,6 +24,7 @@ pub(super) enum Stream {
     Stalls = 3,
     Lists = 4,
     CommonSizes = 5,
+    Faults = 6,
 }
 
 /// Returns the generator of one item of a part of a run.
@@ -34,6 +35,19 @@ fn chance_of(seed: u64, stream: Stream, item: u64) -> Xoshiro256PlusPlus {
 /// Returns the generator of one part of a run.
 pub(super) fn chance(seed: u64, stream: Stream) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(mix(seed) ^ (stream as u64))
+}
+
+/// Returns the faults of `scenario`, each at the moment that `seed` draws within its time: faults at a fixed moment
+/// meet every run in the same part of its turn round the EPNs.
+#[must_use]
+pub fn drawn_faults(scenario: &Scenario, seed: u64) -> Vec<Fault> {
+    let mut chance = chance(seed, Stream::Faults);
+    let drawn = |fault: &Fault| Fault {
+        at_s: fault.at_s + fault.within_s * chance.random_range(0.0..1.0),
+        within_s: 0.0,
+        ..fault.clone()
+    };
+    scenario.faults.iter().map(drawn).collect()
 }
 
 /// Sizes of STFs.
@@ -283,5 +297,40 @@ mod tests {
         // The standard deviation of a lognormal of σ 0.5 is 0.53 of its mean.
         assert!((mean - 1.0).abs() < 0.05, "{mean}");
         assert!((common - 0.53).abs() < 0.06, "{common}");
+    }
+
+    #[test]
+    fn faults_come_within_their_time_at_a_moment_of_the_seed() {
+        let fault = Fault {
+            at_s: 10.0,
+            within_s: 2.0,
+            kind: crate::scenario::FaultKind::Crash,
+            flp: None,
+            epn: Some(0),
+            for_s: None,
+            factor: None,
+        };
+        let exact = Fault {
+            within_s: 0.0,
+            ..fault.clone()
+        };
+        let scenario = Scenario {
+            faults: vec![fault, exact],
+            ..Scenario::default()
+        };
+        let at = |seed| {
+            drawn_faults(&scenario, seed)
+                .iter()
+                .map(|fault| fault.at_s)
+                .collect::<Vec<f64>>()
+        };
+        let drawn: Vec<f64> = (0..50).map(|seed| at(seed)[0]).collect();
+        assert!(
+            drawn.iter().all(|at| (10.0..12.0).contains(at)),
+            "{drawn:?}"
+        );
+        let [low, high] = [f64::min, f64::max].map(|of| drawn.iter().copied().reduce(of));
+        assert!(low < Some(10.5) && high > Some(11.5), "{low:?} {high:?}");
+        assert_eq!((at(3), at(3)[1]), (at(3), 10.0));
     }
 }

@@ -12,7 +12,7 @@ mod icn;
 mod node;
 mod wire;
 
-use super::draw::{SizeDraw, Stream as Chance, TimeDraw, chance};
+use super::draw::{SizeDraw, Stream as Chance, TimeDraw, chance, drawn_faults};
 use super::network::{Network, Seen, Sight};
 use super::oracle::Oracle;
 use super::queue::{MS, Nanos, Queue, Shelf, seconds};
@@ -346,7 +346,10 @@ impl DesFarm {
         self.queue.push(0, Event::Pulse);
         self.queue
             .push(self.scenario.farm.tick_ms * MS, Event::Tick);
-        for (index, fault) in self.scenario.faults.iter().enumerate() {
+        for (index, fault) in drawn_faults(&self.scenario, self.run.seed)
+            .iter()
+            .enumerate()
+        {
             self.queue
                 .push(seconds(fault.at_s), Event::Fault(index as u16));
         }

@@ -4,7 +4,7 @@
 //! the rules leave to their driver: wires, faults, and the end of counting, soon after the last heartbeat. An announced
 //! TF here is a heartbeat, a lost one a heartbeat without a counted acknowledgement.
 
-use super::draw::{SizeDraw, Stream as Chance, chance};
+use super::draw::{SizeDraw, Stream as Chance, chance, drawn_faults};
 use super::network::{FlowId, Network, Seen, Sight};
 use super::queue::{MS, Nanos, Queue, seconds};
 use super::tally::{Run, TraceHash};
@@ -15,6 +15,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Bytes of a heartbeat or an acknowledgement on the wire.
 const CONTROL_BYTES: u64 = 120;
+/// Ticks of a session of ZooKeeper, the most that its servers allow: what the first O2 balancer asked for.
+const SESSION_TICKS: u64 = 20;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -133,7 +135,7 @@ impl Legacy {
         };
         let epn = |_| Epn {
             is_up: true,
-            builder: SetBuilder::new(rules.builder, true, scenario.flps),
+            builder: SetBuilder::new(rules.builder, rules.order, scenario.flps),
         };
         let stream = |_| Stream {
             queue: Outbox::new(rules.queue_messages_max as usize),
@@ -173,7 +175,10 @@ impl Legacy {
     /// Runs all events, until the coordinator stops counting.
     pub(super) fn run(mut self, mut progress: impl FnMut(Nanos) -> bool) -> Run {
         self.queue.push(0, Event::Beat);
-        for (index, fault) in self.scenario.faults.iter().enumerate() {
+        for (index, fault) in drawn_faults(&self.scenario, self.run.seed)
+            .iter()
+            .enumerate()
+        {
             self.queue
                 .push(seconds(fault.at_s), Event::Fault(index as u16));
         }
@@ -430,8 +435,11 @@ impl Legacy {
         if !prior::takes_notice(&self.scenario.legacy, self.scenario.reaction) {
             return;
         }
-        let detection = self.scenario.registry.suspect_ms * MS;
-        let noticed = now + if begins { detection } else { 0 };
+        let noticed = if begins {
+            self.end_of_session(now)
+        } else {
+            now
+        };
         for list in 0..self.lists.len() {
             // FLPs with lists of their own learn it one by one.
             let later = self.chance.random_range(0..=2 * MS) * u64::from(self.lists.len() > 1);
@@ -442,6 +450,17 @@ impl Legacy {
             };
             self.queue.push(noticed + later, event);
         }
+    }
+
+    /// Returns when it is known that an EPN died at `now`.
+    fn end_of_session(&mut self, now: Nanos) -> Nanos {
+        let tick = self.scenario.legacy.zookeeper_tick_ms * MS;
+        if tick == 0 {
+            return now + self.scenario.registry.suspect_ms * MS;
+        }
+        let session = SESSION_TICKS * tick;
+        let since_ping = self.chance.random_range(0..=session / 3);
+        (now - since_ping.min(now) + session).next_multiple_of(tick)
     }
 
     fn notice(&mut self, now: Nanos, list: u16, epn: u16, is_back: bool) {

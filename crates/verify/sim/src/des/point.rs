@@ -105,6 +105,7 @@ fn row(scenario: &Scenario, runs: &[Run], samples: &mut Samples) -> Point {
         died_unprocessed: mean(&|run| run.died_unprocessed as f64),
         published_loss_percent: scenario.published_loss_percent,
         published_runs: scenario.published_runs,
+        published_sd: scenario.published_sd,
         published_note: scenario.published_note.clone(),
         lost_by,
         flp_peak_bytes: most(|run| run.flp_peak_bytes),

@@ -24,9 +24,6 @@ pub struct LiveSettings {
     pub retries: u32,
     /// Whether heartbeats of legacy runs are paced by FairMQ's rate limiter with its dead band of 1/64.
     pub legacy_dead_band: bool,
-    /// Whether the counting builder of legacy runs looks at the order of messages: experiment-2 did, experiment-1 sent
-    /// no number of the heartbeat with the data, and took any.
-    pub legacy_order: bool,
 }
 
 impl Default for LiveSettings {
@@ -40,7 +37,6 @@ impl Default for LiveSettings {
             pressure_percent_max: 50.0,
             retries: 2,
             legacy_dead_band: false,
-            legacy_order: true,
         }
     }
 }

@@ -30,6 +30,7 @@ fn a_scenario_comes_back_as_it_was_written() {
     });
     scenario.faults.push(Fault {
         at_s: 1.0,
+        within_s: 0.0,
         kind: FaultKind::Hang,
         flp: None,
         epn: Some(1),

@@ -36,6 +36,8 @@ impl Scenario {
             let expected = "built in mode legacy, whose EPNs acknowledge what they have built";
             return Err(ScenarioError::value("ack", "processed", expected));
         }
+        at_most_ms("legacy.zookeeper_tick_ms", self.legacy.zookeeper_tick_ms)?;
+        self.check_published()?;
         self.check_network()?;
         self.check_farm()?;
         for (index, fault) in self.faults.iter().enumerate() {
@@ -76,6 +78,20 @@ impl Scenario {
         if has_trace && !self.size.trace_bytes.iter().any(|bytes| *bytes > 0) {
             let expected = "at least one size above 0";
             return Err(ScenarioError::value("size.trace", "none", expected));
+        }
+        Ok(())
+    }
+
+    fn check_published(&self) -> Checked {
+        if let Some(runs) = self.published_runs {
+            count("published_runs", runs, 1, u32::MAX)?;
+        }
+        if let Some(sd) = self.published_sd {
+            positive("published_sd", sd, 1e9)?;
+            if self.published_runs.unwrap_or(1) < 2 {
+                let expected = "2 or more, if published_sd is said";
+                return Err(ScenarioError::value("published_runs", "1", expected));
+            }
         }
         Ok(())
     }
@@ -174,6 +190,7 @@ impl Scenario {
     fn check_fault(&self, index: usize, fault: &Fault) -> Checked {
         let key = |name: &str| format!("faults[{index}].{name}");
         fraction(&key("at_s"), fault.at_s, 1e6)?;
+        fraction(&key("within_s"), fault.within_s, 1e6)?;
         if let Some(for_s) = fault.for_s {
             positive(&key("for_s"), for_s, 1e6)?;
         }

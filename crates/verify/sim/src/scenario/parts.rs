@@ -94,6 +94,9 @@ pub enum SizeModel {
 pub struct Legacy {
     /// Way in which the EPN makes TFs of messages.
     pub builder: Builder,
+    /// Whether a counting builder looks at the order of messages: experiment-2 did, experiment-1 sent no number of the
+    /// heartbeat with the data, and took any.
+    pub order: bool,
     /// How long the coordinator counts acknowledgements after the last heartbeat, in ms: 20 in the network
     /// baseline, 1000 in the round robin of the ICN.
     pub cutoff_ms: u64,
@@ -103,6 +106,10 @@ pub struct Legacy {
     pub private_iterators: bool,
     /// A dead EPN keeps its turn.
     pub no_removal: bool,
+    /// Tick of the ZooKeeper servers whose sessions tell that an EPN is gone, in ms: a session has twenty ticks, a
+    /// client pings every third of it, and sessions end at whole ticks. 0: an EPN is found gone after
+    /// `registry.suspect_ms`.
+    pub zookeeper_tick_ms: u64,
     /// Upper bound of messages that wait for one EPN in one FLP; later ones are dropped silently. The high water mark
     /// of FairMQ.
     pub queue_messages_max: u32,
@@ -114,10 +121,12 @@ impl Default for Legacy {
     fn default() -> Self {
         Self {
             builder: Builder::default(),
+            order: true,
             cutoff_ms: 1000,
             shared_control_nic: false,
             private_iterators: false,
             no_removal: true,
+            zookeeper_tick_ms: 0,
             queue_messages_max: 1000,
             start_stalls: Stalls::default(),
         }
@@ -130,6 +139,7 @@ impl Legacy {
             Builder::Counting => "counting-builder".to_owned(),
             Builder::Keyed => "keyed-builder".to_owned(),
         };
+        name.push_str(if self.order { "" } else { "+any-order" });
         name.push_str(&format!("+cutoff-{}ms", self.cutoff_ms));
         for (is_on, rule) in [
             (self.shared_control_nic, "+shared-control-nic"),
@@ -348,6 +358,9 @@ impl Default for FarmLimits {
 pub struct Fault {
     /// When, in s after the first TF.
     pub at_s: f64,
+    /// Length of the time from then on within which it comes at a moment drawn by the seed, in s.
+    #[serde(default, skip_serializing_if = "is_none_of_it")]
+    pub within_s: f64,
     /// Kind of the fault.
     pub kind: FaultKind,
     /// To which FLP.
@@ -362,6 +375,14 @@ pub struct Fault {
     /// Factor of the slowness.
     #[serde(default)]
     pub factor: Option<f64>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde asks for"
+)]
+fn is_none_of_it(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 /// Kind of a fault.

@@ -32,7 +32,7 @@ pub(super) fn run(config: &NodeConfig) -> io::Result<NodeReport> {
     register(&control, config.index, address)?;
     wait_for_end(control.try_clone()?, &lanes);
     let rule = config.rules.builder;
-    let mut builder = SetBuilder::new(rule, config.has_order, config.flps.into());
+    let mut builder = SetBuilder::new(rule, config.rules.order, config.flps.into());
     let mut report = NodeReport::default();
     while let Some(heartbeat) = lanes.pop() {
         report.messages += 1;

@@ -44,7 +44,6 @@ fn run_farm(trial: &Trial) -> Vec<(NodeId, NodeReport)> {
         bytes: scenario.size.bytes,
         is_fixed: scenario.policy == "fixed",
         has_dead_band: false,
-        has_order: true,
         rules: scenario.legacy.clone(),
         seed: 1,
     };

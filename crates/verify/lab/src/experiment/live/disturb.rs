@@ -9,6 +9,7 @@ use rand::SeedableRng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+use sheaf_sim::des;
 use sheaf_sim::scenario::{Fault, FaultKind, Scenario};
 use sheaf_testbed::clock::now_ns;
 use sheaf_testbed::machine::Host;
@@ -103,9 +104,9 @@ enum Undo {
 }
 
 impl Disturber {
-    /// The faults of `trial`; their times count from `begin_ns` on.
-    pub(super) fn of(trial: &Trial, begin_ns: u64) -> Self {
-        let mut faults = trial.scenario.faults.clone();
+    /// The faults of `trial`, drawn from `seed` where their times are; these count from `begin_ns` on.
+    pub(super) fn of(trial: &Trial, seed: u64, begin_ns: u64) -> Self {
+        let mut faults = des::drawn_faults(&trial.scenario, seed);
         faults.sort_by(|a, b| b.at_s.total_cmp(&a.at_s));
         Self {
             scenario: trial.scenario.clone(),

@@ -68,7 +68,7 @@ pub(super) struct Rank {
     /// Each row ÷ the best one; `None` for the best itself, and where a time is 0.
     pub(super) to_best: Vec<Option<Ratio>>,
     /// Whether the row is among those that the best was chosen of.
-    is_candidate: Vec<bool>,
+    candidates: Vec<bool>,
 }
 
 impl Rank {
@@ -94,8 +94,13 @@ impl Rank {
         Some(Self {
             best,
             to_best: farm.rows.iter().enumerate().map(to_best).collect(),
-            is_candidate: candidates,
+            candidates,
         })
+    }
+
+    /// Whether the row at `at` is among those that the best was chosen of.
+    pub(super) fn is_candidate(&self, at: usize) -> bool {
+        self.candidates[at]
     }
 
     /// Policies of which it is not known that they are worse than the best.
@@ -106,7 +111,7 @@ impl Rank {
         let rows = farm.rows.iter().enumerate();
         let is_as_good = move |(at, row): (usize, &'f Row<'r>)| {
             let may_be = self.to_best[at].as_ref().is_some_and(Ratio::may_be_one);
-            (self.is_candidate[at] && may_be).then_some(row)
+            (self.candidates[at] && may_be).then_some(row)
         };
         rows.filter_map(is_as_good)
     }

@@ -134,3 +134,61 @@ fn waits_at_several_loads_are_lines() {
     assert_eq!(figures.len(), 1);
     assert!(figures[0].1.contains("random"));
 }
+
+#[test]
+fn a_diagram_names_the_best_policy_and_the_place_of_the_default() {
+    let first = results(&[
+        ("least-loaded", 0.0, &[10.0, 100.0, 1000.0, 20.0]),
+        ("earliest-finish", 0.0, &[10.2, 102.2, 1020.0, 20.5]),
+        (ORACLE, 0.0, &[1.0, 10.0, 100.0, 2.0]),
+    ]);
+    let mut second = results(&[
+        ("earliest-finish", 0.0, &[10.0, 11.0, 9.0]),
+        ("random", 0.0, &[30.0, 33.0, 27.1]),
+    ]);
+    second.summary.experiment = "others".to_owned();
+    second
+        .summary
+        .points
+        .iter_mut()
+        .for_each(|point| point.load = Some(0.5));
+    let all = [first, second];
+    let diagram = diagram::Diagram::of(&all, diagram::Time::Wait).expect("two farms");
+    assert_eq!(
+        (diagram.loads.as_slice(), diagram.rows.len()),
+        ([0.5, 0.9].as_slice(), 2)
+    );
+    let [one, other] = [0, 1].map(|row| &diagram.rows[row].cells[0]);
+    let default = one
+        .default
+        .as_ref()
+        .expect("it was run and is not the best");
+    assert_eq!(one.best, "least-loaded");
+    assert!(
+        (default.ratio - 1.02).abs() < 0.01 && one.as_good.is_empty(),
+        "{one:?}"
+    );
+    assert_eq!(
+        (other.best.as_str(), &other.default),
+        ("earliest-finish", &None)
+    );
+    let next = other.next.as_ref().expect("a rival");
+    assert!(
+        next.policy == "random" && (next.ratio - 3.0).abs() < 0.01,
+        "{next:?}"
+    );
+    assert_eq!(diagram.default_is_right(), [1, 2]);
+    let page = diagram.markdown("diagram.svg");
+    for part in [
+        "at 1 of 2 farms and loads",
+        "## waits",
+        "## others",
+        "`random` 3.0",
+        "](diagram.svg)",
+    ] {
+        assert!(page.contains(part), "{part}\n{page}");
+    }
+    assert!(diagram.draw().expect("finite").contains("least-loaded"));
+    assert!(diagram.table().contains("next 3.0"));
+    assert_eq!(diagram::Diagram::of(&[], diagram::Time::Wait), None);
+}

@@ -52,6 +52,7 @@ fn equal_seeds_give_equal_runs_and_other_seeds_others() {
 fn fault(at_s: f64, kind: FaultKind, epn: Option<u32>, for_s: Option<f64>) -> Fault {
     Fault {
         at_s,
+        within_s: 0.0,
         kind,
         flp: None,
         epn,
@@ -403,6 +404,7 @@ fn at_ack_level_processed_an_epn_that_dies_costs_no_tf() {
         scenario.ack = ack;
         let fault = Fault {
             at_s: scenario.duration_s / 2.0,
+            within_s: 0.0,
             kind: FaultKind::Crash,
             flp: None,
             epn: Some(0),

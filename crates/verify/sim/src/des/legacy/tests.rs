@@ -115,6 +115,7 @@ fn tfs_lost_with_a_dead_epn_are_detection_time_over_epns_times_period() {
         scenario.registry.suspect_ms = detection_ms;
         scenario.faults.push(Fault {
             at_s: 10.0,
+            within_s: 0.0,
             kind: FaultKind::Crash,
             flp: None,
             epn: Some(3),
@@ -139,6 +140,7 @@ fn a_dead_epn_that_keeps_its_turn_loses_its_share_for_ever() {
     let mut scenario = pi(1, 6, 50.0, 10_000, 1000);
     scenario.faults.push(Fault {
         at_s: 15.0,
+        within_s: 0.0,
         kind: FaultKind::Crash,
         flp: None,
         epn: Some(2),
@@ -160,6 +162,7 @@ fn flps_that_go_their_own_ways_part_when_one_misses_a_heartbeat() {
     assert_eq!(simulate(&scenario).lost(), 0);
     scenario.faults.push(Fault {
         at_s: 10.0,
+        within_s: 0.0,
         kind: FaultKind::Crash,
         flp: Some(1),
         epn: None,
@@ -168,4 +171,50 @@ fn flps_that_go_their_own_ways_part_when_one_misses_a_heartbeat() {
     });
     let run = simulate(&scenario);
     assert!(run.lost() > 900, "nearly all behind the restart: {run:?}");
+}
+
+#[test]
+fn a_session_of_zookeeper_ends_between_two_thirds_and_the_whole_of_it_at_a_whole_tick() {
+    let mut scenario = pi(2, 12, 50.0, 10_000, 1000);
+    scenario.legacy.no_removal = false;
+    scenario.legacy.builder = crate::scenario::Builder::Keyed;
+    scenario.legacy.zookeeper_tick_ms = 40;
+    scenario.reaction = Reaction::Blacklist;
+    scenario.faults.push(Fault {
+        at_s: 10.0,
+        within_s: 0.96,
+        kind: FaultKind::Crash,
+        flp: None,
+        epn: Some(3),
+        for_s: None,
+        factor: None,
+    });
+    let lost: Vec<f64> = (0..60)
+        .map(|seed| {
+            des::run(&scenario, seed, |_| true)
+                .expect("a scenario")
+                .lost() as f64
+        })
+        .collect();
+    // 533 to 840 ms, over 12 EPNs in turn at 20 ms; and the TF that was under way.
+    assert!(
+        lost.iter().all(|lost| (2.0..=4.0).contains(lost)),
+        "{lost:?}"
+    );
+    let mean = lost.iter().sum::<f64>() / lost.len() as f64;
+    assert!((2.5..3.2).contains(&mean), "{mean}");
+}
+
+#[test]
+fn without_an_order_a_stream_that_stops_costs_nothing_but_time() {
+    let mut scenario = pi(2, 5, 50.0, 10_000, 1000);
+    scenario.legacy.start_stalls = Stalls {
+        probability: 1.0,
+        ms: 400,
+        within_s: 1.0,
+    };
+    assert!(simulate(&scenario).out_of_order > 0);
+    scenario.legacy.order = false;
+    let run = simulate(&scenario);
+    assert_eq!((run.out_of_order, run.lost()), (0, 0), "{run:?}");
 }
