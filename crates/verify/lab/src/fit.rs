@@ -5,7 +5,8 @@
 //! the interval (a test turned round: Neyman 1937). It needs no normal distribution, and shows whether the model can
 //! explain the mean at all.
 
-use crate::plot::{Named, named};
+use crate::plot::{Named, named, parts};
+use crate::report::verdict::compared;
 use crate::results::{Results, offered_mbit_s};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -113,6 +114,8 @@ struct Group<'a> {
     name: String,
     given: String,
     point: &'a Point,
+    /// Published mean, in TFs.
+    published: f64,
     values: Vec<(f64, Vec<f64>)>,
 }
 
@@ -128,7 +131,7 @@ pub fn of(results: &Results, key: &str) -> Result<Fit, FitError> {
         let of_point = named(point);
         names.extend(numbers(&of_point));
         let value = of_point.get(key).and_then(Value::as_f64);
-        let (Some(value), Some(_)) = (value, point.published_loss_percent) else {
+        let (Some(value), Some(of_both)) = (value, compared(point)) else {
             continue;
         };
         let [name, given] = name_and_given(&point.label, key);
@@ -142,6 +145,7 @@ pub fn of(results: &Results, key: &str) -> Result<Fit, FitError> {
                 name,
                 given,
                 point,
+                published: of_both.published,
                 values: vec![(value, lost)],
             }),
         }
@@ -171,16 +175,12 @@ pub fn of(results: &Results, key: &str) -> Result<Fit, FitError> {
 
 /// Returns the label without keys, and the keys but `key` with their values.
 fn name_and_given(label: &str, key: &str) -> [String; 2] {
-    let key_of = |part: &str| {
-        let (name, value) = part.split_once(' ')?;
-        let is_key = name.contains('.') && value.parse::<f64>().is_ok();
-        (is_key || name == key).then(|| name.to_owned())
-    };
-    let parts = label
-        .split(", ")
-        .filter(|part| key_of(part).as_deref() != Some(key));
-    let (given, name): (Vec<&str>, Vec<&str>) = parts.partition(|part| key_of(part).is_some());
-    [name.join(", "), given.join(", ")]
+    let (keys, others) = parts(label);
+    let given = keys.iter().filter(|(name, _)| *name != key);
+    let given: Vec<String> = given
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    [others.join(", "), given.join(", ")]
 }
 
 fn numbers(named: &Named) -> impl Iterator<Item = String> + '_ {
@@ -190,8 +190,7 @@ fn numbers(named: &Named) -> impl Iterator<Item = String> + '_ {
 
 fn fit(group: &Group<'_>) -> PointFit {
     let point = group.point;
-    let percent = point.published_loss_percent.unwrap_or_default();
-    let published = percent / 100.0 * point.announced;
+    let published = group.published;
     let runs = point.published_runs.unwrap_or(1).max(1);
     let grid = |(value, lost): &(f64, Vec<f64>)| node(*value, lost, runs as usize);
     let mut grid: Vec<Node> = group.values.iter().map(grid).collect();

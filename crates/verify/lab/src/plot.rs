@@ -248,34 +248,35 @@ pub fn table(question: &Question, series: &[Series]) -> String {
     text
 }
 
-/// Returns all values of `point`, those that its label names among them.
+/// Returns all values of `point`, those that its label names among them, and the rest of the label as `farm`.
 pub(crate) fn named(point: &Point) -> Named {
     let mut named = flat(point);
-    add_label(&point.label, &mut named);
+    let (keys, others) = parts(&point.label);
+    for (name, value) in keys {
+        named.entry(name.to_owned()).or_insert_with(|| value.into());
+    }
+    let farm = named.entry("farm".to_owned());
+    farm.or_insert_with(|| others.join(", ").into());
     named
 }
 
-/// Adds the values that a label names, such as `farm.report_ms 100`, and what is left of it as `farm`.
-fn add_label(label: &str, named: &mut Named) {
-    let mut left = Vec::new();
+/// Returns the keys that a label names, such as `farm.report_ms 100`, with their values, and its other parts.
+pub(crate) fn parts(label: &str) -> (Vec<(&str, f64)>, Vec<&str>) {
+    let (mut keys, mut others) = (Vec::new(), Vec::new());
     for part in label.split(", ") {
-        let is_name = |name: &str| {
-            let is_of_key =
-                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._".contains(c);
-            name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(is_of_key)
-        };
-        let value = part.split_once(' ').filter(|(name, _)| is_name(name));
-        let value = value.and_then(|(name, text)| Some((name, text.parse::<f64>().ok()?)));
-        match value {
-            Some((name, value)) => {
-                named.entry(name.to_owned()).or_insert_with(|| value.into());
-            }
-            None => left.push(part),
+        match key_of(part) {
+            Some(key) => keys.push(key),
+            None => others.push(part),
         }
     }
-    named
-        .entry("farm".to_owned())
-        .or_insert_with(|| left.join(", ").into());
+    (keys, others)
+}
+
+fn key_of(part: &str) -> Option<(&str, f64)> {
+    let (name, text) = part.split_once(' ')?;
+    let is_of_key = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._".contains(c);
+    let is_key = name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(is_of_key);
+    Some((name, text.parse().ok()?)).filter(|_| is_key)
 }
 
 /// Returns the numbers, texts and truths of `value`, under dotted names.

@@ -121,13 +121,13 @@ const SHEETS: &[Sheet] = &[
     Sheet {
         experiment: "policies-network",
         page: Page::Results,
-        needs: "15 min",
+        needs: "6 min",
         figures: &[],
     },
     Sheet {
         experiment: "policies-failures",
         page: Page::Results,
-        needs: "5 min",
+        needs: "15 min",
         figures: &[],
     },
     Sheet {
@@ -233,7 +233,7 @@ Examples:
   sheaf lab paper policies-waits --out /tmp    one of them, somewhere else
   sheaf lab paper --reuse                      pages and figures again, of the results that are there
   sheaf lab paper --check                      do pages and figures follow from the data beside them?
-  sheaf lab plot docs/results/data/policies-waits.json.gz --x load --y lost    own questions to that data")]
+  sheaf lab plot docs/results/data/policies-failures.json.gz --x load --y lost --by policy")]
 pub(super) struct PaperArgs {
     /// Make these experiments alone.
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(names()))]
@@ -261,11 +261,15 @@ pub(super) struct PaperArgs {
     json: Option<PathBuf>,
 }
 
+impl PaperArgs {
+    /// Whether the page of that name is asked for.
+    fn wants(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|asked| asked == name)
+    }
+}
+
 /// Makes the pages.
 pub(super) fn run(args: &PaperArgs) -> anyhow::Result<ExitCode> {
-    let is_wanted = |sheet: &&Sheet| {
-        args.names.is_empty() || args.names.iter().any(|name| name == sheet.experiment)
-    };
     if args.check {
         return check(args);
     }
@@ -275,7 +279,7 @@ pub(super) fn run(args: &PaperArgs) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("cannot make {}", data.display()))?;
     }
     let mut rows = Vec::new();
-    for sheet in SHEETS.iter().filter(is_wanted) {
+    for sheet in SHEETS.iter().filter(|sheet| args.wants(sheet.experiment)) {
         let row = Row {
             experiment: sheet.experiment,
             needs: sheet.needs,
@@ -313,7 +317,7 @@ pub(super) fn run(args: &PaperArgs) -> anyhow::Result<ExitCode> {
             ..row
         });
     }
-    if args.names.is_empty() || args.names.iter().any(|name| name == DIAGRAM) {
+    if args.wants(DIAGRAM) {
         rows.push(Row {
             experiment: DIAGRAM,
             needs: "the data of others",
@@ -327,17 +331,14 @@ pub(super) fn run(args: &PaperArgs) -> anyhow::Result<ExitCode> {
 
 /// Makes every page again of the data beside it, in a folder of its own, and compares.
 fn check(args: &PaperArgs) -> anyhow::Result<ExitCode> {
-    let is_wanted = |sheet: &&Sheet| {
-        args.names.is_empty() || args.names.iter().any(|name| name == sheet.experiment)
-    };
     let mut rows = Vec::new();
-    for sheet in SHEETS.iter().filter(is_wanted) {
+    for sheet in SHEETS.iter().filter(|sheet| args.wants(sheet.experiment)) {
         rows.push(Checked {
             experiment: sheet.experiment,
             differing: sheet.differing(&args.out)?,
         });
     }
-    if args.names.is_empty() || args.names.iter().any(|name| name == DIAGRAM) {
+    if args.wants(DIAGRAM) {
         rows.push(Checked {
             experiment: DIAGRAM,
             differing: differing_diagram(&args.out)?,

@@ -77,7 +77,8 @@ pub fn cells(
     let width = LABELS + WIDTH * columns.len() as i32 + 14;
     let body = GROUP * groups + HEIGHT * rows.len() as i32;
     let per_line = ((width - 28) / 190).max(1);
-    let legend = LEGEND * (names.len() as i32 + per_line - 1) / per_line.max(1) + LEGEND;
+    let lines = (names.len() as i32 + per_line - 1) / per_line;
+    let legend = LEGEND * (lines + 1);
     let height = TOP + body + legend + 14;
     let mut svg = String::new();
     {

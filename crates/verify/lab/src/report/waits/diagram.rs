@@ -11,13 +11,12 @@ use sheaf_placement::policy;
 use std::fmt::Write as _;
 
 /// Time that policies are compared by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Time {
     /// From the announce of a TF to the begin of its processing, p99.
     Wait,
     /// From the announce of a TF to the end of its processing, p99.
-    #[default]
     Turnaround,
 }
 
@@ -184,9 +183,8 @@ impl Diagram {
                 .flat_map(|row| &row.cells)
                 .filter(|cell| cell.has_default())
         };
-        let right = cells().filter(|cell| {
-            cell.best == policy::DEFAULT || cell.as_good.iter().any(|name| name == policy::DEFAULT)
-        });
+        let right =
+            cells().filter(|cell| cell.best == policy::DEFAULT || cell.is_default_as_good());
         [right.count(), cells().count()]
     }
 
@@ -197,8 +195,8 @@ impl Diagram {
             .iter()
             .flat_map(|row| row.cells.iter().map(move |cell| (row, cell)));
         let worst = worst.filter_map(|(row, cell)| {
-            let is_as_good = cell.as_good.iter().any(|name| name == policy::DEFAULT);
-            Some((row, cell, cell.default.as_ref().filter(|_| !is_as_good)?))
+            let default = cell.default.as_ref();
+            Some((row, cell, default.filter(|_| !cell.is_default_as_good())?))
         });
         let worst = worst.max_by(|a, b| a.2.ratio.total_cmp(&b.2.ratio));
         let worst = worst.map_or(String::new(), |(row, cell, margin)| {
