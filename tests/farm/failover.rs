@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Longest wait of a client for a new connection before it tries again.
 const TRY: Duration = Duration::from_millis(200);
+/// Time between two looks and between two steps of a client: directors and keepalived share the processors with them.
+const PACE: Duration = Duration::from_millis(2);
 /// Servers of the site.
 const SERVERS: usize = 3;
 
@@ -185,6 +187,7 @@ impl Pair {
         let end = Instant::now() + PATIENCE;
         while !is_reached() {
             if Instant::now() < end {
+                std::thread::park_timeout(10 * PACE);
                 continue;
             }
             let log = |name: &str| {
@@ -194,9 +197,15 @@ impl Pair {
                 lines[lines.len().saturating_sub(20)..].join("\n")
             };
             let why = [self.unready(0), self.unready(1)];
+            let states = [0, 1].map(|index| {
+                let output = self.order(index, &["status", "--director", &self.http(index)]);
+                String::from_utf8_lossy(&output.stdout).into_owned()
+            });
             panic!(
-                "not reached in {PATIENCE:?}: {what}; {why:?}\n{}\n{}",
+                "not reached in {PATIENCE:?}: {what}; {why:?}\n{}\n{}\n{}\n{}",
+                states[0],
                 log("d1.log"),
+                states[1],
                 log("d2.log")
             );
         }
@@ -266,6 +275,7 @@ impl Load {
                     assert!(held.is_well(), "a connection to {} broke", held.server);
                     gap.note(&mut last);
                 }
+                std::thread::park_timeout(PACE);
             }
             (held, gap)
         });
@@ -281,6 +291,7 @@ impl Load {
                     gap.note(&mut last);
                     count.fetch_add(1, Ordering::Relaxed);
                 }
+                std::thread::park_timeout(PACE);
             }
             gap
         });

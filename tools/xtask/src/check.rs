@@ -270,9 +270,7 @@ pub(crate) fn run(stages: &[Stage]) -> Result<bool> {
     }
     print!("\n{}", table(&rows, start.elapsed()));
     if stages.contains(&Stage::Test) {
-        for name in tally.failed_names() {
-            println!("failed: {name}");
-        }
+        print!("{}", tally.failures());
         println!("{tally}");
     }
     Ok(rows.iter().all(|(.., ok)| *ok))

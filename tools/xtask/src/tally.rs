@@ -1,6 +1,12 @@
 //! Adds up the results of all test binaries of one run.
 
+use std::collections::BTreeMap;
 use std::fmt;
+
+/// Lines of the reason of a failure that are repeated at the end of a run.
+const REASON_LINES: usize = 6;
+/// Characters of each of them.
+const REASON_WIDTH: usize = 300;
 
 /// Tests that passed, failed and were ignored, over all test binaries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,6 +15,10 @@ pub(crate) struct Tally {
     failed: u64,
     ignored: u64,
     names: Vec<String>,
+    /// First lines of the panic of each test that failed.
+    reasons: BTreeMap<String, Vec<String>>,
+    /// Test whose output is being read.
+    shown: Option<String>,
 }
 
 impl Tally {
@@ -20,6 +30,7 @@ impl Tally {
         if let Some(name) = test.and_then(|rest| rest.strip_suffix(" ... FAILED")) {
             self.names.push(name.to_owned());
         }
+        self.read_reason(line);
         let Some((_, counts)) = line
             .strip_prefix("test result: ")
             .and_then(|rest| rest.split_once(". "))
@@ -40,9 +51,37 @@ impl Tally {
         }
     }
 
-    /// Names of the tests that failed, in the order of their runs.
-    pub(crate) fn failed_names(&self) -> &[String] {
-        &self.names
+    /// Adds `line` if it is of the panic of a test that failed, as in the list of failures after the tests:
+    /// `---- icn::a_leader_dies stdout ----`, then what the test printed.
+    fn read_reason(&mut self, line: &str) {
+        let head = line.strip_prefix("---- ");
+        if let Some(name) = head.and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            self.shown = Some(name.to_owned());
+        } else if line == "failures:" || line.starts_with("test result: ") {
+            self.shown = None;
+        } else if let Some(name) = &self.shown {
+            let is_panic = line.starts_with("thread '") && line.contains(" panicked at ");
+            let is_known = self.reasons.contains_key(name);
+            if line.is_empty() || !is_panic && !is_known {
+                return;
+            }
+            let lines = self.reasons.entry(name.clone()).or_default();
+            if lines.len() < REASON_LINES {
+                lines.push(line.chars().take(REASON_WIDTH).collect());
+            }
+        }
+    }
+
+    /// Returns a line for each test that failed, in the order of their runs, with its panic below.
+    pub(crate) fn failures(&self) -> String {
+        let mut text = String::new();
+        for name in &self.names {
+            text += &format!("failed: {name}\n");
+            for line in self.reasons.get(name).into_iter().flatten() {
+                text += &format!("    {line}\n");
+            }
+        }
+        text
     }
 
     /// Counts one failure if the run failed and yet none was counted: a test binary was killed, or
@@ -80,7 +119,49 @@ a test printed: test result: 7 passed
         let mut tally = Tally::default();
         output.lines().for_each(|line| tally.read(line));
         assert_eq!(tally.to_string(), "42 passed, 1 failed, 3 ignored");
-        assert_eq!(tally.failed_names(), ["lab::a_cell"]);
+        assert_eq!(tally.failures(), "failed: lab::a_cell\n");
+    }
+
+    #[test]
+    fn a_failure_is_repeated_with_the_first_lines_of_its_panic() {
+        let output = "test lab::a_cell ... FAILED
+test lab::a_row ... FAILED
+
+failures:
+
+---- lab::a_cell stdout ----
+seed 7
+
+thread 'lab::a_cell' (12) panicked at lab.rs:7:5:
+assertion `left == right` failed
+  left: 1
+ right: 2
+note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+one
+two
+
+---- lab::a_row stdout ----
+Error: \"no such file\"
+
+
+failures:
+    lab::a_cell
+    lab::a_row
+
+test result: FAILED. 40 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 9.00s
+";
+        let mut tally = Tally::default();
+        output.lines().for_each(|line| tally.read(line));
+        let expected = "failed: lab::a_cell
+    thread 'lab::a_cell' (12) panicked at lab.rs:7:5:
+    assertion `left == right` failed
+      left: 1
+     right: 2
+    note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+    one
+failed: lab::a_row
+";
+        assert_eq!(tally.failures(), expected);
     }
 
     #[test]

@@ -418,13 +418,13 @@ fn unready(status: &Status, peers: &[Status]) -> Option<String> {
 }
 
 /// Returns what a director has to know and does not, beside another one.
-fn difference(own: &ServiceStatus, other: &ServiceStatus) -> Option<&'static str> {
+fn difference(own: &ServiceStatus, other: &ServiceStatus) -> Option<String> {
     // Its kernel does not know which connections began while slots were on the move elsewhere.
     if own.step != Step::Steady && other.step == Step::Steady {
-        return Some("slots are on the move here: another state");
+        return Some("slots are on the move here: another state".to_owned());
     }
     if own.table != other.table {
-        return Some("another table");
+        return Some("another table".to_owned());
     }
     let pins = |service: &ServiceStatus, name: &str| {
         let mut all = service.servers.iter();
@@ -432,10 +432,12 @@ fn difference(own: &ServiceStatus, other: &ServiceStatus) -> Option<&'static str
             .map_or(0, |server| server.pins)
     };
     let mut servers = other.servers.iter();
-    let is_more = |name: &str| pins(other, name) > pins(own, name);
-    servers
-        .any(|server| is_more(&server.name))
-        .then_some("fewer pinned connections")
+    let fewer = servers.find(|server| server.pins > pins(own, &server.name))?;
+    let found = pins(own, &fewer.name);
+    let (name, expected) = (&fewer.name, fewer.pins);
+    Some(format!(
+        "fewer pinned connections to {name} ({found} instead of {expected})"
+    ))
 }
 
 fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
@@ -559,19 +561,17 @@ mod tests {
     #[test]
     fn a_director_stands_in_if_it_knows_what_the_other_one_knows() {
         let other = service("aa", "steady", 3);
-        let of = |own: &ServiceStatus| difference(own, &other);
-        assert_eq!(of(&service("aa", "steady", 3)), None);
-        assert_eq!(of(&service("aa", "steady", 4)), None);
-        assert_eq!(of(&service("bb", "steady", 3)), Some("another table"));
-        assert_eq!(
-            of(&service("aa", "steady", 2)),
-            Some("fewer pinned connections")
-        );
+        let check = |own: &ServiceStatus, expected: Option<&str>| {
+            assert_eq!(difference(own, &other).as_deref(), expected);
+        };
+        check(&service("aa", "steady", 3), None);
+        check(&service("aa", "steady", 4), None);
+        check(&service("bb", "steady", 3), Some("another table"));
+        let fewer = "fewer pinned connections to s1 (2 instead of 3)";
+        check(&service("aa", "steady", 2), Some(fewer));
         let moving = service("aa", "listing", 3);
-        assert_eq!(
-            of(&moving),
-            Some("slots are on the move here: another state")
-        );
+        let on_the_move = "slots are on the move here: another state";
+        check(&moving, Some(on_the_move));
         assert_eq!(difference(&moving, &moving), None);
     }
 }

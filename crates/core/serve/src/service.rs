@@ -509,6 +509,7 @@ impl Service {
         self.give_up(now);
         self.put_off(now);
         self.open(now);
+        self.unpin_at_home();
         self.ask(now);
         self.apply(now);
         self.tell_drained();

@@ -175,6 +175,25 @@ impl Service {
         }
     }
 
+    /// Ends pins to the server that has their slot, as after a server that was down for a moment: the slot leads there
+    /// as well, and a second director, which saw no change, has no such pins. Only once the plane has followed all
+    /// changes, since some planes take up slots and pins one by one.
+    pub(super) fn unpin_at_home(&mut self) {
+        let is_steady = self.moving.is_empty() && self.applied == self.generation;
+        if self.is_spread_by_plane || self.has_changed || !is_steady {
+            return;
+        }
+        let (affinity, slots) = (self.config.affinity, &self.slots);
+        let before = self.pins.len();
+        self.pins.retain(|flow, (id, _)| {
+            let slot = affinity.slot_of(*flow, self.config.slots);
+            slots.get(slot as usize) != Some(id)
+        });
+        let pins = &self.pins;
+        self.holds.retain(|client, _| pins.contains_key(client));
+        self.has_changed = self.pins.len() != before;
+    }
+
     /// Whether the server is not there any more, with all its connections: down, and its agent is silent.
     fn is_gone(&self, now: Timestamp, id: ServerId) -> bool {
         let Some(server) = self.servers.get(&id) else {

@@ -372,6 +372,29 @@ fn a_drain_moves_new_connections_and_breaks_none() {
 }
 
 #[test]
+fn a_server_that_was_down_for_a_moment_leaves_no_pins() {
+    let mut world = World::new(9, config(3, true));
+    world.run(1000);
+    (0..300).for_each(|_| world.connect());
+    let table = world.status().table;
+    world.hosts.get_mut(&ServerId(1)).expect("a host").is_well = false;
+    world.run(2000);
+    assert!(world.status().pins > 50 && !world.status().servers[1].is_up);
+    assert_eq!(world.broken(), []);
+    // Those that began elsewhere meanwhile stay there, pinned.
+    (0..300).for_each(|_| world.connect());
+    world.hosts.get_mut(&ServerId(1)).expect("a host").is_well = true;
+    for _ in 0..1000 {
+        world.step();
+        assert_eq!(world.broken(), []);
+    }
+    let status = world.status();
+    assert_eq!((status.step, &status.table), (Step::Steady, &table));
+    let pins: Vec<usize> = status.servers.iter().map(|server| server.pins).collect();
+    assert!(pins[0] > 20 && pins[1] == 0 && pins[2] > 20, "{pins:?}");
+}
+
+#[test]
 fn a_port_that_is_taken_again_begins_again_at_the_new_server() {
     let mut world = World::new(6, config(3, true));
     world.run(1000);
