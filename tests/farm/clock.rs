@@ -1,7 +1,6 @@
 //! Nodes whose wall clock was set back between two lives.
 
 use crate::harness::{PROGRAM, Running, farm_turn, free_address, sheaf, write};
-use rustix::process::Signal;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -49,9 +48,8 @@ fn nodes_whose_clock_was_set_back_join_again_and_the_run_verifies() {
 
     // Their next lives have the true time.
     for (role, node) in [("epn", &mut epns[0]), ("flp", &mut flps[0])] {
-        node.signal(Signal::KILL);
-        let next = start(role, "0", false);
-        drop(std::mem::replace(node, next).end());
+        node.kill();
+        *node = start(role, "0", false);
         let goal = await_complete(&icn, 0) + 50;
         await_complete(&icn, goal);
     }

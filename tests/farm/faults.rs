@@ -97,8 +97,9 @@ fn a_killed_flp_that_is_started_again_falls_into_step() {
     assert_eq!(summary.counts("dropped").len(), 0, "{:#}", summary.0);
     assert_eq!(*summary.of_node("flp:0", "lives"), 2);
     let made = summary.of_node("flp:0", "items").as_u64().unwrap();
+    // Of 800 TFs it was away for 400; it joins by an entry of the log of the ICN.
     assert!(
-        made > 200,
+        made + on_their_way_max(&summary) > 390,
         "it made STFs in its second life: {:#}",
         summary.0
     );

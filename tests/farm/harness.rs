@@ -112,6 +112,14 @@ impl Running {
         assert!(self.process.signal(signal), "the process is there");
     }
 
+    /// Kills it, and waits until it is gone with all it had: its addresses are free for its next life.
+    #[track_caller]
+    pub(crate) fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        let end = self.process.await_end(PATIENCE);
+        assert!(end.is_some(), "{} lives on", self.name);
+    }
+
     /// Waits for its end. Lines that were awaited before are not given again.
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {

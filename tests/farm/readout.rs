@@ -1,7 +1,6 @@
 //! Farms that own readouts feed, over Unix sockets, with TF ids of their own.
 
 use crate::harness::{PATIENCE, Running, farm_turn, free_address, sheaf, start_icn, write};
-use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
@@ -243,9 +242,8 @@ fn a_new_run_goes_on_at_the_readouts_counters() {
     let status = farm.await_status("a run", |status| count(status, "complete") >= 50);
     assert_eq!(status["first_tf"], 70_000, "{status:#}");
     // A ledger in memory: the run ends with its ICN.
-    farm.icn.signal(Signal::KILL);
-    let next = icn(&farm.config, farm.folder.path());
-    std::mem::replace(&mut farm.icn, next).end();
+    farm.icn.kill();
+    farm.icn = icn(&farm.config, farm.folder.path());
     let again = farm.await_status("a second run", |status| count(status, "complete") >= 50);
     assert_ne!(again["run"], status["run"]);
     assert!(again["first_tf"].as_u64().unwrap() > 70_050, "{again:#}");
@@ -262,9 +260,8 @@ fn a_lone_icn_that_is_killed_goes_on_with_its_run_by_default() {
     let _turn = farm_turn();
     let mut farm = Farm::start("", [0, 0]);
     let status = farm.await_status("a run", |status| count(status, "complete") >= 50);
-    farm.icn.signal(Signal::KILL);
-    let next = icn(&farm.config, farm.folder.path());
-    std::mem::replace(&mut farm.icn, next).end();
+    farm.icn.kill();
+    farm.icn = icn(&farm.config, farm.folder.path());
     let goal = count(&status, "complete") + 50;
     let again = farm.await_status("the same run", |status| count(status, "complete") >= goal);
     assert_eq!(again["run"], status["run"]);

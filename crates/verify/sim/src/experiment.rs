@@ -232,6 +232,15 @@ impl ExperimentFile {
         if !size.trace.is_empty() {
             size.trace_bytes = trace_sizes(&read(&folder.join(&size.trace))?)?;
         }
+        let processing = &mut scenario.processing;
+        if !processing.trace.is_empty() {
+            let text = read(&folder.join(&processing.trace))?;
+            let read = processing.set_trace(&text);
+            read.map_err(|(found, expected)| {
+                let found = format!("{}: {found}", processing.trace);
+                ScenarioError::value("processing.trace", found, expected)
+            })?;
+        }
         if let Some(writing) = &mut scenario.writing
             && !writing.trace.is_empty()
         {

@@ -3,17 +3,20 @@
 //! Everything is checked before anything runs, and an error names the key and the accepted values. All keys with their
 //! defaults are in `docs/explanation/simulator.md`; how points get theirs says [`experiment`](crate::experiment).
 
+mod beam;
 mod check;
 mod network;
 mod parts;
+mod processing;
 mod serving;
 mod writing;
 
+pub use beam::Beam;
 pub use network::{Control, Network, Rack};
 pub use parts::{
-    AckLevel, Builder, Distribution, FarmLimits, Fault, FaultKind, Group, Legacy, Mode, Processing,
-    SizeModel, Sizes, Stalls,
+    AckLevel, Builder, FarmLimits, Fault, FaultKind, Group, Legacy, Mode, SizeModel, Sizes, Stalls,
 };
+pub use processing::{Distribution, Processing};
 pub use writing::{BLOCK_S, Writing};
 
 use crate::serving::Serving;

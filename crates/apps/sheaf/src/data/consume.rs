@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// Hold each TF for this time, as a consumer that works on it.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     work: Option<Duration>,
-    /// Draw the time of each TF around that of --work: exponential, lognormal:SIGMA or pareto:ALPHA.
+    /// Draw the time of each TF around that of --work: exponential, lognormal:SIGMA, pareto:ALPHA or trace:FILE.
     #[arg(long, value_name = "SPREAD", default_value = "fixed", requires = "work", value_parser = spread)]
     work_spread: Processing,
     /// Take the time of --work for a TF of so many bytes, and for others in proportion.
@@ -101,7 +101,7 @@ impl Args {
         let processing = Processing {
             ms: self.work?.as_secs_f64() * 1e3,
             by_size: self.work_bytes.is_some(),
-            ..self.work_spread
+            ..self.work_spread.clone()
         };
         #[expect(clippy::cast_precision_loss, reason = "a time in proportion to it")]
         let tf_bytes = self.work_bytes.unwrap_or(1) as f64;

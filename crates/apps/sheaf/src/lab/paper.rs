@@ -131,6 +131,12 @@ const SHEETS: &[Sheet] = &[
         figures: &[],
     },
     Sheet {
+        experiment: "policies-beams",
+        page: Page::Results,
+        needs: "8 min",
+        figures: &[],
+    },
+    Sheet {
         experiment: "writers-20x1750",
         page: Page::Results,
         needs: "1 min",
@@ -172,12 +178,13 @@ const SHEETS: &[Sheet] = &[
 
 /// Page of the best policies, made of the data of these experiments where it is there.
 const DIAGRAM: &str = "diagram";
-const DIAGRAM_OF: [&str; 5] = [
+const DIAGRAM_OF: [&str; 6] = [
     "policies-waits",
     "policies-scale",
     "stale",
     "policies-network",
     "policies-failures",
+    "policies-beams",
 ];
 const DIAGRAM_FILES: [&str; 3] = ["diagram.md", "diagram.json", "diagram.svg"];
 

@@ -252,14 +252,25 @@ fn a_file_of_the_simulator_is_simulated_without_saying_so_and_the_lab_asks_where
     let path = folder.path().join("short.toml");
     std::fs::write(
         &path,
-        "flps = 3\n[size]\nmodel = 'trace'\ntrace = 'sizes.txt'",
+        "flps = 3\n[size]\nmodel = 'trace'\ntrace = 'sizes.txt'\n\
+         [processing]\nms = 5.0\ndistribution = 'trace'\ntrace = 'times.txt'",
     )
     .unwrap();
     std::fs::write(folder.path().join("sizes.txt"), "# bytes\n10\n20\n").unwrap();
+    let times = folder.path().join("times.txt");
+    std::fs::write(&times, "10\nx\n").unwrap();
+    let told = Experiment::read_for_simulator(&path).and_then(|read| read.trials().map(drop));
+    let told = told.unwrap_err().to_string();
+    let expected =
+        "processing.trace: found times.txt: `x` in line 2, expected one time above 0 a line";
+    assert!(told.contains(expected), "{told}");
+    std::fs::write(&times, "10\n30\n").unwrap();
     let experiment = Experiment::read_for_simulator(&path).unwrap();
     let trials = experiment.trials().unwrap();
     assert_eq!((trials.len(), trials[0].source), (1, Kind::Sim));
     assert_eq!(trials[0].scenario.size.trace_bytes, [10, 20]);
+    let times = &trials[0].scenario.processing.trace_times;
+    assert_eq!(times[..], [0.5, 1.5]);
     assert_eq!(
         (experiment.name.as_str(), experiment.iterations),
         ("scenario", 1)

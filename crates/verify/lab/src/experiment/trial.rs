@@ -251,6 +251,10 @@ impl Trial {
             let expected = "fixed, random, sine or tpc for live points";
             return Err(experiment.value("size.model", "trace", expected));
         }
+        if !scenario.size.beam.is_default() {
+            let expected = "no beam for live points, whose sources know sizes by number alone";
+            return Err(experiment.value("size.beam", "a beam", expected));
+        }
         for fault in &scenario.faults {
             self.check_fault(experiment, fault)?;
         }

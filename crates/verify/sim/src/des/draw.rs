@@ -5,14 +5,17 @@
 
 use crate::scenario::{Distribution, Fault, Processing, Scenario, SizeModel, Sizes};
 use rand::{RngExt, SeedableRng};
-use rand_distr::{Distribution as _, Exp1, StandardNormal};
+use rand_distr::{Distribution as _, Exp1, Gamma, Poisson, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_protocol::splitmix::mix;
+use std::cell::Cell;
 
 /// Largest STF of model `tpc`, in means of its FLP; larger draws are cut.
 const TPC_CUT: f64 = 8.0;
 /// Largest factor that all FLPs of a TF have in common; larger draws are cut.
 const COMMON_CUT: f64 = 8.0;
+/// Standard deviations of the bytes of a TF's collisions above which draws are cut.
+const COLLISIONS_CUT: f64 = 10.0;
 /// Longest time of processing, in means, of a distribution with a heavy tail; longer draws are cut.
 const TAIL_CUT: f64 = 1000.0;
 
@@ -25,6 +28,8 @@ pub(super) enum Stream {
     Lists = 4,
     CommonSizes = 5,
     Faults = 6,
+    Collisions = 7,
+    Trace = 8,
 }
 
 /// Returns the generator of one item of a part of a run.
@@ -56,7 +61,10 @@ pub(super) struct SizeDraw {
     sizes: Sizes,
     /// Mean of each FLP in bytes, in model `tpc`.
     means: Vec<f64>,
+    rate_hz: f64,
     seed: u64,
+    /// Factor of the TF that was asked for last, as all its FLPs ask for it.
+    common: Cell<(u64, f64)>,
 }
 
 impl SizeDraw {
@@ -70,19 +78,65 @@ impl SizeDraw {
         let sum: f64 = means.iter().sum();
         let scale = sizes.bytes as f64 * means.len() as f64 / sum;
         means.iter_mut().for_each(|mean| *mean *= scale);
-        Self { sizes, means, seed }
+        Self {
+            sizes,
+            means,
+            rate_hz: scenario.rate_hz,
+            seed,
+            common: Cell::new((u64::MAX, 1.0)),
+        }
     }
 
     /// Returns the bytes of the STF of `flp` in `tf`, at least 1.
     pub(super) fn bytes(&self, flp: u32, tf: u64) -> u64 {
         let bytes = self.own_bytes(flp, tf);
-        let sigma = self.sizes.common_sigma;
-        if sigma <= 0.0 {
+        if self.sizes.common_sigma <= 0.0 && self.sizes.beam.is_default() {
             return bytes;
         }
-        let mut chance = chance_of(self.seed, Stream::CommonSizes, tf);
-        let factor = lognormal(&mut chance, sigma).min(COMMON_CUT);
-        ((bytes as f64 * factor) as u64).max(1)
+        if self.common.get().0 != tf {
+            self.common.set((tf, self.common_factor(tf)));
+        }
+        ((bytes as f64 * self.common.get().1) as u64).max(1)
+    }
+
+    /// Returns the factor that all STFs of `tf` have in common.
+    fn common_factor(&self, tf: u64) -> f64 {
+        let sigma = self.sizes.common_sigma;
+        let spread = match sigma > 0.0 {
+            true => {
+                let mut chance = chance_of(self.seed, Stream::CommonSizes, tf);
+                lognormal(&mut chance, sigma).min(COMMON_CUT)
+            }
+            false => 1.0,
+        };
+        spread * self.beam_factor(tf)
+    }
+
+    /// Returns the bytes that the beam gives to `tf`, in those of the mean TF at the begin of a fill.
+    fn beam_factor(&self, tf: u64) -> f64 {
+        let beam = &self.sizes.beam;
+        let luminosity = beam.luminosity(tf as f64 / self.rate_hz);
+        let mut collided = luminosity;
+        if let Ok(number) = Poisson::new(beam.collisions * luminosity) {
+            let mut chance = chance_of(self.seed, Stream::Collisions, tf);
+            let number: f64 = number.sample(&mut chance);
+            // A sum of numbers of a gamma distribution is of one as well.
+            let variance = beam.collision_spread * beam.collision_spread;
+            let bytes = Gamma::new(number / variance, variance);
+            collided = bytes.map_or(0.0, |bytes| bytes.sample(&mut chance)) / beam.collisions;
+        }
+        let collided = collided.min(self.beam_max());
+        beam.pedestal + (1.0 - beam.pedestal) * collided
+    }
+
+    /// Returns the largest factor of a beam.
+    fn beam_max(&self) -> f64 {
+        let beam = &self.sizes.beam;
+        if beam.collisions <= 0.0 {
+            return 1.0;
+        }
+        let spread = (1.0 + beam.collision_spread * beam.collision_spread) / beam.collisions;
+        (1.0 + COLLISIONS_CUT * spread.sqrt()).min(COMMON_CUT)
     }
 
     /// Returns the bytes without what all FLPs have in common.
@@ -126,7 +180,7 @@ impl SizeDraw {
         } else {
             1.0
         };
-        ((most as f64 * common) as u64).max(1)
+        ((most as f64 * common * self.beam_max()) as u64).max(1)
     }
 }
 
@@ -152,7 +206,7 @@ impl TimeDraw {
 
     /// Returns the times of `scenario`.
     pub(super) fn of(scenario: &Scenario, seed: u64) -> Self {
-        Self::new(scenario.processing, scenario.tf_bytes(), seed)
+        Self::new(scenario.processing.clone(), scenario.tf_bytes(), seed)
     }
 
     /// Returns how long an EPN of `speed` works on `tf` of `bytes`, in ns.
@@ -171,6 +225,12 @@ impl TimeDraw {
             }
             Distribution::Lognormal => lognormal(&mut chance(), self.processing.sigma),
             Distribution::Pareto => pareto(&mut chance(), self.processing.alpha),
+            Distribution::Trace => {
+                let times = &self.processing.trace_times;
+                let begin = mix(mix(self.seed) ^ Stream::Trace as u64);
+                let at = begin.wrapping_add(tf) % times.len().max(1) as u64;
+                times.get(at as usize).copied().unwrap_or(1.0)
+            }
         };
         let size = if self.processing.by_size {
             bytes as f64 / self.tf_bytes
@@ -259,6 +319,83 @@ mod tests {
             let mean_ms = total as f64 / 20_000.0 / 1e6;
             assert!((mean_ms - 5.0).abs() < 0.15, "{distribution:?}: {mean_ms}");
         }
+    }
+
+    #[test]
+    fn times_of_a_trace_follow_on_each_other_from_a_line_of_the_seed_on() {
+        let mut scenario = scenario(SizeModel::Fixed);
+        scenario.processing.ms = 20.0;
+        scenario.processing.distribution = Distribution::Trace;
+        let text = "1\n2\n3\n4\n5\n";
+        scenario.processing.set_trace(text).expect("a trace");
+        let begins: std::collections::BTreeSet<u64> = (0..40)
+            .map(|seed| {
+                let draw = TimeDraw::of(&scenario, seed);
+                let ms: Vec<u64> = (0..10).map(|tf| draw.ns(tf, 1.0, 1) / 1_000_000).collect();
+                let next = |ms: u64| if ms >= 33 { 6 } else { ms + 6 };
+                for pair in ms.windows(2) {
+                    assert!(pair[1].abs_diff(next(pair[0])) <= 1, "{ms:?}");
+                }
+                ms[0]
+            })
+            .collect();
+        assert_eq!(begins.len(), 5, "{begins:?}");
+    }
+
+    /// Returns mean and relative standard deviation of the TFs from `from` to `until`, in mean TFs.
+    fn of_beam(beam: crate::scenario::Beam, from: u64, until: u64) -> (f64, f64) {
+        let mut scenario = scenario(SizeModel::Fixed);
+        scenario.rate_hz = 100.0;
+        scenario.size.beam = beam;
+        let draw = SizeDraw::new(&scenario, 7);
+        let tfs: Vec<f64> = (from..until)
+            .map(|tf| {
+                assert_eq!(draw.bytes(0, tf), draw.bytes(39, tf));
+                assert!(draw.bytes(0, tf) <= draw.bytes_max(0));
+                draw.bytes(0, tf) as f64 / 100_000.0
+            })
+            .collect();
+        let mean = tfs.iter().sum::<f64>() / tfs.len() as f64;
+        let squares: f64 = tfs.iter().map(|bytes| (bytes - mean).powi(2)).sum();
+        (mean, (squares / tfs.len() as f64).sqrt() / mean)
+    }
+
+    #[test]
+    fn collisions_of_a_tf_are_drawn_and_luminosity_scales_them() {
+        let beam = crate::scenario::Beam {
+            collisions: 100.0,
+            collision_spread: 1.5,
+            pedestal: 0.2,
+            lifetime_s: 100.0,
+            fill_s: 200.0,
+            gap_s: 50.0,
+            ..crate::scenario::Beam::default()
+        };
+        // Relative variance of the part that collides: (1 + 1.5²) / 100.
+        let (mean, spread) = of_beam(beam, 0, 500);
+        assert!((mean - 0.98).abs() < 0.03, "{mean}");
+        assert!((spread - 0.8 * 0.18).abs() < 0.02, "{spread}");
+        let (mean, spread) = of_beam(beam, 9_900, 10_100);
+        assert!((mean - (0.2 + 0.8 * 0.368)).abs() < 0.03, "{mean}");
+        assert!(
+            (spread - 0.8 * 0.368 * 0.297 / 0.494).abs() < 0.03,
+            "{spread}"
+        );
+        let (mean, spread) = of_beam(beam, 20_000, 25_000);
+        assert!(
+            (mean - 0.2).abs() < 1e-6 && spread < 1e-6,
+            "{mean} {spread}"
+        );
+        // Without a number of collisions, sizes follow the luminosity alone.
+        let smooth = crate::scenario::Beam {
+            collisions: 0.0,
+            ..beam
+        };
+        let (mean, spread) = of_beam(smooth, 9_990, 10_010);
+        assert!(
+            (mean - 0.494).abs() < 0.002 && spread < 0.01,
+            "{mean} {spread}"
+        );
     }
 
     #[test]

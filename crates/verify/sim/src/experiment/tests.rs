@@ -81,6 +81,18 @@ fn whatever_is_wrong_with_a_scenario_is_named_with_its_key_and_what_is_accepted(
             "[size]\nmodel = \"trace\"",
             &["size.trace: found \"\", expected a file"],
         ),
+        (
+            "[processing]\ndistribution = \"trace\"",
+            &["processing.trace: found \"\", expected a file"],
+        ),
+        (
+            "[size.beam]\npedestal = 2",
+            &["size.beam.pedestal: found 2, expected 0 to 1"],
+        ),
+        (
+            "[size.beam]\ngap_s = 2",
+            &["size.beam.gap_s: found 2, expected 0 without size.beam.fill_s"],
+        ),
         ("[matrix]\nflps = [1, 0]", &["flps: found 0, expected 1 to"]),
         ("[matrix]\nsize = [1]", &["invalid type: integer `1`"]),
         ("[matrix]\nspeed = [1]", &["unknown field `speed`", "bytes"]),

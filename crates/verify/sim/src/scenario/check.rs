@@ -1,7 +1,8 @@
 //! Checks of the values of a scenario, each and together.
 
 use super::{
-    AckLevel, Fault, FaultKind, Mode, ORACLE, Scenario, ScenarioError, SizeModel, Subject, serving,
+    AckLevel, Distribution, Fault, FaultKind, Mode, ORACLE, Scenario, ScenarioError, SizeModel,
+    Subject, serving,
 };
 use crate::systems;
 use sheaf_placement::policy;
@@ -68,6 +69,7 @@ impl Scenario {
         fraction("size.sigma", self.size.sigma, 3.0)?;
         fraction("size.flp_sigma", self.size.flp_sigma, 3.0)?;
         fraction("size.common_sigma", self.size.common_sigma, 3.0)?;
+        self.size.beam.check()?;
         count("size.period_tfs", self.size.period_tfs, 1, u32::MAX)?;
         let has_trace = !self.size.trace.is_empty();
         if has_trace != (self.size.model == SizeModel::Trace) {
@@ -145,6 +147,12 @@ impl Scenario {
         if !(alpha > 1.0 && alpha <= 100.0) {
             let expected = "more than 1, at most 100";
             return Err(ScenarioError::value("processing.alpha", alpha, expected));
+        }
+        let has_trace = !self.processing.trace.is_empty();
+        if has_trace != (self.processing.distribution == Distribution::Trace) {
+            let found = format!("\"{}\"", self.processing.trace);
+            let expected = "a file if processing.distribution is \"trace\", nothing otherwise";
+            return Err(ScenarioError::value("processing.trace", found, expected));
         }
         count("processing.parallel", self.processing.parallel, 1, 65_536)?;
         at_most_us("processing.take_us", self.processing.take_us)?;
@@ -276,7 +284,7 @@ fn at_most_ms(key: &str, found: u64) -> Checked {
     at_most(key, u32::try_from(found).unwrap_or(u32::MAX), 3_600_000)
 }
 
-fn positive(key: &str, found: f64, most: f64) -> Checked {
+pub(super) fn positive(key: &str, found: f64, most: f64) -> Checked {
     if found > 0.0 && found <= most {
         return Ok(());
     }
@@ -284,7 +292,7 @@ fn positive(key: &str, found: f64, most: f64) -> Checked {
     Err(ScenarioError::value(key, found, &expected))
 }
 
-fn fraction(key: &str, found: f64, most: f64) -> Checked {
+pub(super) fn fraction(key: &str, found: f64, most: f64) -> Checked {
     if (0.0..=most).contains(&found) {
         return Ok(());
     }

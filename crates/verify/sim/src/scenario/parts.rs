@@ -1,5 +1,6 @@
 //! Tables of a scenario: sizes, rules, nodes, faults.
 
+use super::Beam;
 use serde::{Deserialize, Serialize};
 
 /// Rules of a run.
@@ -31,7 +32,7 @@ impl AckLevel {
     }
 }
 
-/// Sizes of the STFs. The mean over all FLPs and TFs is always about `bytes`.
+/// Sizes of the STFs. The mean over all FLPs and TFs is about `bytes`; with a [`Beam`] it is so at the begin of a fill.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sizes {
@@ -46,6 +47,9 @@ pub struct Sizes {
     /// Standard deviation of the logarithm of a factor that all STFs of a TF have in common, beside the model; 0 for
     /// none. Sums over many FLPs average out what each draws for itself; what the beams did, they all see.
     pub common_sigma: f64,
+    /// Collisions that the sizes follow, beside the model.
+    #[serde(skip_serializing_if = "Beam::is_default")]
+    pub beam: Beam,
     /// Period of the sine in TFs, in model `sine`.
     pub period_tfs: u32,
     /// A file with one size in bytes a line, in model `trace`; FLP `f` begins at line `f`, and behind the end it
@@ -64,6 +68,7 @@ impl Default for Sizes {
             sigma: 0.3,
             flp_sigma: 1.0,
             common_sigma: 0.0,
+            beam: Beam::default(),
             period_tfs: 100,
             trace: String::new(),
             trace_bytes: Vec::new(),
@@ -175,110 +180,6 @@ pub struct Stalls {
     pub ms: u64,
     /// Length of the first part of a run in which streams stop, in s.
     pub within_s: f64,
-}
-
-/// Work of EPNs on a TF: its consumer holds the memory for the time.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Processing {
-    /// Mean time for a TF of mean size, in ms; 0 for none.
-    pub ms: f64,
-    /// Distribution of the time.
-    pub distribution: Distribution,
-    /// Standard deviation of the logarithm, if lognormal.
-    pub sigma: f64,
-    /// Shape, if of Pareto, above 1: the smaller, the heavier the tail; up to 2 the variance is without bound.
-    pub alpha: f64,
-    /// Whether a TF of twice the size takes twice the time.
-    pub by_size: bool,
-    /// TFs in processing at once at one EPN.
-    pub parallel: u32,
-    /// Time from the delivery of a TF until a consumer that is idle begins with it, in µs: hand-over, waking.
-    pub take_us: u64,
-    /// Time that a consumer takes for each TF beside its work, in µs: waking behind it, giving it back.
-    pub overhead_us: u64,
-}
-
-impl Default for Processing {
-    fn default() -> Self {
-        Self {
-            ms: 0.0,
-            distribution: Distribution::Fixed,
-            sigma: 0.3,
-            alpha: 2.1,
-            by_size: false,
-            parallel: 1,
-            take_us: 0,
-            overhead_us: 0,
-        }
-    }
-}
-
-impl Processing {
-    /// Returns the distribution with its parameter, such as `lognormal:0.5`.
-    #[must_use]
-    pub fn spread(&self) -> String {
-        match self.distribution {
-            Distribution::Fixed => "fixed".to_owned(),
-            Distribution::Exponential => "exponential".to_owned(),
-            Distribution::Lognormal => format!("lognormal:{}", self.sigma),
-            Distribution::Pareto => format!("pareto:{}", self.alpha),
-        }
-    }
-
-    /// Returns it with the distribution of `spread`, in the form that [`spread`](Self::spread) gives.
-    ///
-    /// # Errors
-    ///
-    /// The expected form, if `spread` has another one.
-    pub fn with_spread(self, spread: &str) -> Result<Self, String> {
-        let expected = || {
-            format!(
-                "found `{spread}`, expected fixed, exponential, lognormal:SIGMA with 0 to 3, or pareto:ALPHA with more \
-                 than 1, at most 100"
-            )
-        };
-        let (name, parameter) = match spread.split_once(':') {
-            Some((name, text)) => (name, Some(text.parse::<f64>().map_err(|_| expected())?)),
-            None => (spread, None),
-        };
-        match (name, parameter) {
-            ("fixed", None) => Ok(Self {
-                distribution: Distribution::Fixed,
-                ..self
-            }),
-            ("exponential", None) => Ok(Self {
-                distribution: Distribution::Exponential,
-                ..self
-            }),
-            ("lognormal", Some(sigma)) if (0.0..=3.0).contains(&sigma) => Ok(Self {
-                distribution: Distribution::Lognormal,
-                sigma,
-                ..self
-            }),
-            ("pareto", Some(alpha)) if alpha > 1.0 && alpha <= 100.0 => Ok(Self {
-                distribution: Distribution::Pareto,
-                alpha,
-                ..self
-            }),
-            _ => Err(expected()),
-        }
-    }
-}
-
-/// Distribution of a time around its mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Distribution {
-    /// Not at all.
-    #[default]
-    Fixed,
-    /// Exponentially.
-    Exponential,
-    /// Lognormally, with `sigma`.
-    Lognormal,
-    /// By the distribution of Pareto with `alpha`: a heavy tail, cut at 1000 means.
-    Pareto,
 }
 
 /// EPNs that differ from the ordinary.
@@ -406,32 +307,4 @@ pub enum FaultKind {
     Join,
     /// The EPN is asked to leave, and goes when it has nothing left to do.
     Leave,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_spread_is_read_as_it_is_written() {
-        for spread in ["fixed", "exponential", "lognormal:0.5", "pareto:2.1"] {
-            let read = Processing::default().with_spread(spread).expect(spread);
-            assert_eq!(read.spread(), spread);
-        }
-        for wrong in [
-            "",
-            "normal",
-            "lognormal",
-            "lognormal:4",
-            "pareto:1",
-            "pareto:x",
-            "fixed:1",
-        ] {
-            let error = Processing::default().with_spread(wrong).expect_err(wrong);
-            assert!(
-                error.contains(&format!("found `{wrong}`, expected fixed")),
-                "{error}"
-            );
-        }
-    }
 }
