@@ -227,8 +227,9 @@ impl TimeDraw {
             Distribution::Pareto => pareto(&mut chance(), self.processing.alpha),
             Distribution::Trace => {
                 let times = &self.processing.trace_times;
-                let begin = mix(mix(self.seed) ^ Stream::Trace as u64);
-                let at = begin.wrapping_add(tf) % times.len().max(1) as u64;
+                let lines = times.len().max(1) as u64;
+                let begin = mix(mix(self.seed) ^ Stream::Trace as u64) % lines;
+                let at = (begin + tf % lines) % lines;
                 times.get(at as usize).copied().unwrap_or(1.0)
             }
         };
