@@ -133,7 +133,7 @@ const SHEETS: &[Sheet] = &[
     Sheet {
         experiment: "policies-beams",
         page: Page::Results,
-        needs: "8 min",
+        needs: "6 min",
         figures: &[],
     },
     Sheet {
