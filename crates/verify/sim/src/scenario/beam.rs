@@ -1,7 +1,5 @@
 //! Beams: what the collisions of a collider do to the sizes of STFs.
 
-use super::ScenarioError;
-use super::check::{fraction, positive};
 use serde::{Deserialize, Serialize};
 
 /// Collisions that the sizes of STFs follow, the same for all FLPs: fills whose luminosity falls, gaps between fills,
@@ -62,29 +60,6 @@ impl Beam {
             true => (-falling_s / self.lifetime_s).exp(),
             false => 1.0,
         }
-    }
-
-    pub(super) fn check(&self) -> Result<(), ScenarioError> {
-        fraction("size.beam.collisions", self.collisions, 1e9)?;
-        fraction("size.beam.pedestal", self.pedestal, 1.0)?;
-        positive("size.beam.collision_spread", self.collision_spread, 10.0)?;
-        for (key, seconds) in [
-            ("size.beam.level_s", self.level_s),
-            ("size.beam.lifetime_s", self.lifetime_s),
-            ("size.beam.fill_s", self.fill_s),
-            ("size.beam.gap_s", self.gap_s),
-        ] {
-            fraction(key, seconds, 1e9)?;
-        }
-        if self.gap_s > 0.0 && self.fill_s <= 0.0 {
-            let expected = "0 without size.beam.fill_s: a fill without end has no gap behind it";
-            return Err(ScenarioError::value(
-                "size.beam.gap_s",
-                self.gap_s,
-                expected,
-            ));
-        }
-        Ok(())
     }
 }
 

@@ -69,7 +69,7 @@ impl Scenario {
         fraction("size.sigma", self.size.sigma, 3.0)?;
         fraction("size.flp_sigma", self.size.flp_sigma, 3.0)?;
         fraction("size.common_sigma", self.size.common_sigma, 3.0)?;
-        self.size.beam.check()?;
+        self.check_beam()?;
         count("size.period_tfs", self.size.period_tfs, 1, u32::MAX)?;
         let has_trace = !self.size.trace.is_empty();
         if has_trace != (self.size.model == SizeModel::Trace) {
@@ -80,6 +80,30 @@ impl Scenario {
         if has_trace && !self.size.trace_bytes.iter().any(|bytes| *bytes > 0) {
             let expected = "at least one size above 0";
             return Err(ScenarioError::value("size.trace", "none", expected));
+        }
+        Ok(())
+    }
+
+    fn check_beam(&self) -> Checked {
+        let beam = &self.size.beam;
+        fraction("size.beam.collisions", beam.collisions, 1e9)?;
+        fraction("size.beam.pedestal", beam.pedestal, 1.0)?;
+        positive("size.beam.collision_spread", beam.collision_spread, 10.0)?;
+        for (key, seconds) in [
+            ("size.beam.level_s", beam.level_s),
+            ("size.beam.lifetime_s", beam.lifetime_s),
+            ("size.beam.fill_s", beam.fill_s),
+            ("size.beam.gap_s", beam.gap_s),
+        ] {
+            fraction(key, seconds, 1e9)?;
+        }
+        if beam.gap_s > 0.0 && beam.fill_s <= 0.0 {
+            let expected = "0 without size.beam.fill_s: a fill without end has no gap behind it";
+            return Err(ScenarioError::value(
+                "size.beam.gap_s",
+                beam.gap_s,
+                expected,
+            ));
         }
         Ok(())
     }
@@ -284,7 +308,7 @@ fn at_most_ms(key: &str, found: u64) -> Checked {
     at_most(key, u32::try_from(found).unwrap_or(u32::MAX), 3_600_000)
 }
 
-pub(super) fn positive(key: &str, found: f64, most: f64) -> Checked {
+fn positive(key: &str, found: f64, most: f64) -> Checked {
     if found > 0.0 && found <= most {
         return Ok(());
     }
@@ -292,7 +316,7 @@ pub(super) fn positive(key: &str, found: f64, most: f64) -> Checked {
     Err(ScenarioError::value(key, found, &expected))
 }
 
-pub(super) fn fraction(key: &str, found: f64, most: f64) -> Checked {
+fn fraction(key: &str, found: f64, most: f64) -> Checked {
     if (0.0..=most).contains(&found) {
         return Ok(());
     }
