@@ -265,7 +265,12 @@ fn checksum(experiment: &Experiment) -> Result<u32, StoreError> {
 fn provenance() -> BTreeMap<String, String> {
     let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned());
     let system = rustix::system::uname();
-    let command: Vec<String> = std::env::args().collect();
+    let mut command: Vec<String> = std::env::args().collect();
+    if let Some(program) = command.first_mut() {
+        // Where the program lies on this machine is of no use to who repeats it on another.
+        let name = Path::new(program.as_str()).file_name();
+        *program = name.map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    }
     let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo
         .lines()

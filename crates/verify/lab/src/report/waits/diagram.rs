@@ -154,7 +154,7 @@ impl Diagram {
     pub fn draw(&self) -> Result<String, PlotError> {
         let row = |row: &Row| cells::Row {
             group: row.experiment.clone(),
-            label: row.farm.chars().take(48).collect(),
+            label: row.farm.chars().take(56).collect(),
             cells: self
                 .loads
                 .iter()
@@ -331,6 +331,11 @@ fn name(farm: &Farm<'_>) -> String {
     }
 }
 
+/// Returns the load that was asked for: it was computed back from a rate, and its last digits are not those of others.
+fn as_asked(load: f64) -> f64 {
+    (load * 1e6).round() / 1e6
+}
+
 fn cell(farm: &Farm<'_>, measure: Measure) -> Option<Cell> {
     let rank = Rank::of(farm, measure)?;
     let best = &farm.rows[rank.best];
@@ -342,7 +347,7 @@ fn cell(farm: &Farm<'_>, measure: Measure) -> Option<Cell> {
         .iter()
         .position(|row| row.point.policy == policy::DEFAULT);
     Some(Cell {
-        load: farm.first().load?,
+        load: as_asked(farm.first().load?),
         best: best.point.policy.clone(),
         as_good: rank
             .as_good(farm)

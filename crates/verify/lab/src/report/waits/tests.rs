@@ -151,7 +151,7 @@ fn a_diagram_names_the_best_policy_and_the_place_of_the_default() {
         .summary
         .points
         .iter_mut()
-        .for_each(|point| point.load = Some(0.5));
+        .for_each(|point| point.load = Some(0.499_999_999_999_999_94));
     let all = [first, second];
     let diagram = diagram::Diagram::of(&all, diagram::Time::Wait).expect("two farms");
     assert_eq!(
