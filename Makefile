@@ -3,11 +3,12 @@
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DEMO_ARGS ?= --duration 30s
 
-.PHONY: help demo demo-serve bpf test
+.PHONY: help demo demo-serve wheel bpf test
 
 help:
 	@echo 'make demo   build the release binary and run a farm on this machine for 30 s; DEMO_ARGS="--rate lhc" for other flags'
 	@echo 'make demo-serve   build it and show the whole way of TFs: built, written, fetched while a server is drained'
+	@echo 'make wheel  build the Python package, with the program in it, into target/wheels; needs Python 3.11 or later'
 	@echo 'make bpf    build the BPF program of the plane tc; needs clang and the headers of libbpf'
 	@echo 'make test   set this machine up and run all that CI runs: format, lints, docs, tidy, tests'
 
@@ -20,6 +21,16 @@ demo-serve:
 	@scripts/setup.sh demo
 	cargo build --release --locked --bin sheaf
 	$(TARGET_DIR)/release/sheaf serve demo $(DEMO_SERVE_ARGS)
+
+# The Python package for every Python from 3.11 on, and the program `sheaf` in it.
+wheel:
+	@scripts/setup.sh demo
+	@scripts/setup.sh python
+	cargo build --release --locked --bin sheaf
+	mkdir -p bindings/python/sheaf.data/scripts
+	cp $(TARGET_DIR)/release/sheaf bindings/python/sheaf.data/scripts/
+	$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sheaf/python/bin/maturin build --release --locked \
+		--manifest-path bindings/python/Cargo.toml --out $(TARGET_DIR)/wheels
 
 # The program of the plane `tc`. A director finds it beside the folders of profiles, or in /usr/lib/sheaf.
 bpf: $(TARGET_DIR)/bpf/sheaf-direct.bpf.o

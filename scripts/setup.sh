@@ -1,12 +1,13 @@
 #!/bin/sh
 # Brings this machine to where `make demo` or `make test` works, or says in one line what is missing.
 #
-#     scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|guest
+#     scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|guest
 #
 # Installs Debian packages when it runs as root, and builds the pages of web/ where there is Node.js. `test` and
 # `zookeeper` fetch the jars of a ZooKeeper server, `test` and `kafka` those of a broker of Kafka, `test` and `spark`
-# PySpark, `test` and `s3` SeaweedFS, `test` and `guest` a kernel for emulated guests; `bpf` installs what `make bpf`
-# needs; `test` builds mdBook. Asks nothing; a second call does nothing.
+# PySpark, `test` and `s3` SeaweedFS, `test` and `python` packages for the tests of the Python package, `test` and
+# `guest` a kernel for emulated guests; `bpf` installs what `make bpf` needs; `test` builds mdBook. Asks nothing; a
+# second call does nothing.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -200,6 +201,21 @@ need_s3() {
     fi
 }
 
+# pytest, NumPy, Arrow and matplotlib for the tests of the Python package: 410 MB. As for Kafka, the tests are skipped
+# where they cannot be had.
+need_python() {
+    wanted=bindings/python/requirements-test.txt
+    place=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/python
+    cmp -s "$wanted" "$place/requirements-test.txt" && return 0
+    echo "setup: fetching packages for the tests of Python into $place"
+    if has python3 && python3 -m venv --clear "$place" >/dev/null 2>&1 \
+        && "$place/bin/pip" install -q --no-cache-dir --require-hashes -r "$wanted" >/dev/null 2>&1; then
+        cp "$wanted" "$place/requirements-test.txt"
+    else
+        echo 'setup: no packages for the tests of Python: they are skipped'
+    fi
+}
+
 # Name of Debian's newest package with a kernel for clouds.
 cloud_kernel() {
     apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p'
@@ -299,6 +315,7 @@ test)
     need_kafka
     need_spark
     need_s3
+    need_python
     need_guest
     need_mdbook
     need_pages
@@ -324,12 +341,15 @@ s3)
     need_packages
     need_s3
     ;;
+python)
+    need_python
+    ;;
 guest)
     need_packages
     need_guest
     ;;
 *)
-    echo 'usage: scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|guest' >&2
+    echo 'usage: scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|guest' >&2
     exit 2
     ;;
 esac

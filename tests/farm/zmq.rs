@@ -72,6 +72,7 @@ fn producer(kind: Kind, pattern: &str, we_bind: bool) -> Option<(Feed, Receiver<
             wake,
             registry: &Arc::default(),
             lend: &mut |_| {},
+            program: None,
         };
         match source::open(&SourceConfig::Zmq(source.clone()), opening).unwrap() {
             Input::Fed(feed) => feed,

@@ -10,6 +10,7 @@ mod check;
 mod command;
 mod fuzz;
 mod pages;
+mod python;
 mod structure;
 mod tally;
 mod tidy;

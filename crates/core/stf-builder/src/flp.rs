@@ -23,6 +23,7 @@ use sheaf_protocol::{
     protect,
 };
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 /// Assignments that may wait for their STF to be made.
@@ -353,6 +354,13 @@ impl Flp {
         self.next
     }
 
+    /// Returns the TFs that heartbeats of the ICN have called for, from the next one on; none where it does not pace.
+    #[must_use]
+    pub fn called(&self) -> Range<TfId> {
+        let end = self.paced.back().map_or(self.next, |last| last.next());
+        self.next..end
+    }
+
     /// Accepts an STF that the source has made. TFs that were passed over are skipped; an STF that was made before is
     /// refused.
     pub fn handle_stf(&mut self, now: Timestamp, stf: Stf) -> Given {
@@ -540,7 +548,8 @@ impl Flp {
             Phase::Paused | Phase::Running => {
                 self.phase = Phase::Running;
                 self.end = next;
-                if self.config.pace == Pace::Icn {
+                // An external source may follow the heartbeats as well.
+                if matches!(self.config.pace, Pace::Icn | Pace::External) {
                     self.call_below(next);
                 }
                 self.end_if_reached();

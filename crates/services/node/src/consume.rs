@@ -24,6 +24,7 @@ use sheaf_formats::tf_file::{TfFileError, tf_of_head};
 use sheaf_protocol::Tf;
 use sheaf_transport::handover::{self, AnswerError, Borrower, Reply, TakeError};
 use std::ops::Deref;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
@@ -124,6 +125,13 @@ impl Consumer {
             handover::Next::Nothing => Next::Nothing,
             handover::Next::End => Next::End,
         })
+    }
+
+    /// Returns the socket to the EPN, which becomes readable when there is a TF after [`next`](Self::next) has returned
+    /// [`Next::Nothing`].
+    #[must_use]
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.borrower.socket()
     }
 
     /// Closes the connection, as the kernel does when the process dies.

@@ -418,6 +418,9 @@ impl<T: Transport> FlpNode<T> {
 
     /// Makes what is due, within the bounds of a turn. Returns the time of the next turn.
     fn make(&mut self, now: Timestamp) -> Timestamp {
+        if let (Input::Fed(feed), Some(run)) = (&self.input, self.brain.run()) {
+            feed.note_called(run, self.brain.called());
+        }
         let (mut made, mut bytes) = (0, 0);
         while made < MADE_AT_ONCE_MAX && bytes < MADE_BYTES_AT_ONCE_MAX {
             let stf = match &mut self.input {
@@ -455,7 +458,11 @@ impl<T: Transport> FlpNode<T> {
                         Fed::Nothing => return now + TICK,
                         Fed::Ended => {
                             info!("The source has ended");
+                            let leaves = feed.is_program();
                             self.brain.handle_source_ended();
+                            if leaves {
+                                self.icn_link.leave(now, &mut self.transport);
+                            }
                             return now + TICK;
                         }
                     }
@@ -623,7 +630,7 @@ impl<T: Transport> FlpNode<T> {
 
 /// Gives the brain the first STF that `feed` has, before the run has begun, and keeps it until it has.
 fn offer(brain: &mut Flp, feed: &mut Feed, offered: &mut Option<Fed>, served: &mut Served) {
-    if !feed.has_ids() {
+    if !feed.has_ids() || (offered.is_none() && feed.awaits_heartbeats()) {
         return brain.handle_offered(TfId(0));
     }
     let fed = offered.get_or_insert_with(|| feed.try_next());

@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod operator;
 pub mod output;
 mod program;
+pub mod readout;
 mod refusals;
 pub mod registry;
 mod reject;

@@ -25,7 +25,7 @@ use crate::security::SecurityError;
 use crate::shutdown::Shutdown;
 use crate::sink::{self, SinkError, WriterAccess};
 use crate::slots::ArenaSlots;
-use crate::source::{self, Input, SourceError};
+use crate::source::{self, Input, ProgramEnd, SourceError};
 use crate::status::FarmStatus;
 use crate::uplink::Uplink;
 use crate::writer::{WriterNode, WriterParts};
@@ -73,6 +73,8 @@ pub struct RoleOptions {
     pub reader: Option<Reader>,
     /// Whether a lone ICN that is asked to end keeps its run for its next life.
     pub keep_run: bool,
+    /// Where the program that an FLP is a part of awaits its end of the source `program`.
+    pub program: Option<ProgramEnd>,
 }
 
 /// Takes the address that a process listens at.
@@ -308,7 +310,7 @@ pub fn run_icn(
 pub fn run_flp(
     config: &FarmConfig,
     flp: FlpId,
-    options: RoleOptions,
+    mut options: RoleOptions,
     shutdown: &Shutdown,
 ) -> Result<(), RoleError> {
     let mut process = Process::start(config, flp.into(), &options, shutdown)?;
@@ -328,6 +330,7 @@ pub fn run_flp(
         registry: &registry,
         // Payloads that stay in that memory may be lent as often as they are asked for.
         lend: &mut |pool: &Arc<Arena>| process.transport().lend(pool, u64::MAX),
+        program: options.program.take(),
     };
     let input = source::open(&config.flp.source, opening)?;
     process.publish(config, &options)?;

@@ -11,6 +11,7 @@ mod generator;
 mod joined;
 mod km3net;
 mod origin;
+mod program;
 mod raw;
 pub(crate) mod record;
 mod replay;
@@ -25,6 +26,7 @@ mod zmq;
 
 pub use feed::{Fed, Feed, FeedStats};
 pub use km3net::Km3netSource;
+pub use program::{Heartbeat, Patience, ProgramEnd, ProgramSource, SendError, StfSender};
 pub use raw::FileSource;
 pub use record::{RecordError, RecordHeader};
 pub use replay::ReplaySource;
@@ -66,6 +68,7 @@ kinds! {
         Unix(UnixSource) = "unix", "STFs from producers that connect to a Unix socket" see "docs/reference/feed.md";
         Tcp(TcpSource) = "tcp", "STFs from producers that connect to a TCP address" see "docs/reference/feed.md";
         Zmq(ZmqSource) = "zmq", "STFs from programs that speak ZeroMQ" see "docs/how-to/zmq.md";
+        Program(ProgramSource) = "program", "STFs from the program that the FLP is a part of" see "docs/how-to/python.md";
     }
 }
 
@@ -177,6 +180,8 @@ pub struct Opening<'a> {
     pub registry: &'a Arc<Registry>,
     /// Called with memory in which payloads stay for ever.
     pub lend: &'a mut dyn FnMut(&Arc<Arena>),
+    /// Where the program that the FLP is a part of awaits its end of the source.
+    pub program: Option<ProgramEnd>,
 }
 
 /// Called from another thread when there is something new to take.
@@ -258,6 +263,15 @@ pub enum SourceError {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// The FLP is to be part of a program, and is a process of its own.
+    #[error(
+        "flp.source.kind = \"program\": {flp} runs inside the program that makes its STFs; start that program in place \
+         of `sheaf run flp`, or give another kind of source"
+    )]
+    NoProgram {
+        /// The FLP.
+        flp: FlpId,
+    },
     /// There is no socket for its producers.
     #[error("cannot take STFs by ZeroMQ: {0}")]
     Zmq(#[from] ZmqError),
@@ -325,6 +339,7 @@ mod tests {
             wake: Box::new(|| {}),
             registry: &Arc::default(),
             lend: &mut |_| {},
+            program: None,
         };
         match open(&config.flp.source, opening)? {
             Input::Made(source) => Ok(source),
@@ -395,6 +410,7 @@ mod tests {
                 wake: Box::new(|| {}),
                 registry: &Arc::default(),
                 lend: &mut |arena| lent.borrow_mut().push(arena.clone()),
+                program: None,
             };
             let Input::Made(mut made) = open(&source, opening).unwrap() else {
                 panic!("files are made");

@@ -17,11 +17,12 @@ mod stale;
 mod tally;
 
 pub use draw::{TimeDraw, drawn_faults};
-pub use point::{PointRun, run_point};
+pub use point::{PointRun, run_point, run_point_with};
 pub use record::{Fate, TfRecord, Waits};
 pub use tally::Run;
 
 use crate::scenario::{Mode, Scenario, ScenarioError};
+use sheaf_placement::Policy;
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,6 +42,16 @@ pub struct Progress {
 pub fn run(
     scenario: &Scenario,
     seed: u64,
+    progress: impl FnMut(Progress) -> bool,
+) -> Result<Run, ScenarioError> {
+    run_with(scenario, seed, None, progress)
+}
+
+/// As [`run`], with `policy` in place of that of the scenario if there is one.
+fn run_with(
+    scenario: &Scenario,
+    seed: u64,
+    policy: Option<Box<dyn Policy>>,
     mut progress: impl FnMut(Progress) -> bool,
 ) -> Result<Run, ScenarioError> {
     scenario.check()?;
@@ -52,7 +63,7 @@ pub fn run(
         })
     };
     Ok(match scenario.mode {
-        Mode::Sheaf => farm::DesFarm::new(scenario, seed).run(tell),
+        Mode::Sheaf => farm::DesFarm::new(scenario, seed, policy).run(tell),
         Mode::Legacy => legacy::Legacy::new(scenario, seed).run(tell),
     })
 }

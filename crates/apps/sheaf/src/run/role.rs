@@ -329,6 +329,7 @@ fn options(args: &NodeArgs, node: NodeId) -> RoleOptions {
             .unwrap_or_default(),
         reader: None,
         keep_run: false,
+        program: None,
     }
 }
 

@@ -5,6 +5,7 @@
 //! that is none ends its connection, is logged and counted, and the next producer is served. A producer that is silent
 //! for long while another one waits is replaced.
 
+mod calls;
 mod patience;
 mod payloads;
 mod room;
@@ -12,16 +13,18 @@ mod room;
 use super::Wake;
 use super::record::{RecordError, read_record};
 use super::stop::{Stop, Stopper, Waited, stop_cord};
+pub(super) use calls::Calls;
 use patience::{Patience, Producer, keep_alive};
 pub(super) use payloads::Payloads;
 pub(super) use room::Room;
 use rustix::event::PollFlags;
-use sheaf_protocol::{Stf, TfId};
+use sheaf_protocol::{RunId, Stf, TfId};
 use sheaf_transport::Arena;
 use sheaf_transport::unix::UnixSocket;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::net::{SocketAddr, TcpListener};
+use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -105,6 +108,8 @@ pub struct Feed {
     counts: Arc<Counts>,
     address: Option<SocketAddr>,
     has_ids: bool,
+    /// Heartbeats for the program that the FLP is a part of.
+    calls: Option<Arc<Calls>>,
 }
 
 impl std::fmt::Debug for Feed {
@@ -203,6 +208,16 @@ impl Feed {
 
     /// A feed whose thread does `work`.
     pub(super) fn spawn(wake: Wake, work: impl FnOnce(Hands) + Send + 'static) -> io::Result<Self> {
+        let (mut feed, hands) = Self::with_hands(wake)?;
+        let thread = std::thread::Builder::new()
+            .name("feed".to_owned())
+            .spawn(move || work(hands))?;
+        feed.thread = Some(thread);
+        Ok(feed)
+    }
+
+    /// A feed without a thread, and what feeds it.
+    pub(super) fn with_hands(wake: Wake) -> io::Result<(Self, Hands)> {
         let (sender, stfs) = sync_channel(QUEUE_STFS);
         let (stopper, stop) = stop_cord()?;
         let (counts, room) = (Arc::new(Counts::default()), Arc::new(Room::new()?));
@@ -213,19 +228,17 @@ impl Feed {
             wake,
             room: room.clone(),
         };
-        let thread = std::thread::Builder::new()
-            .name("feed".to_owned())
-            .spawn(move || work(hands))?;
-        let (stfs, stopper, thread) = (Some(stfs), Some(stopper), Some(thread));
-        Ok(Self {
-            stfs,
+        let feed = Self {
+            stfs: Some(stfs),
             room,
-            stopper,
-            thread,
+            stopper: Some(stopper),
+            thread: None,
             counts,
             address: None,
             has_ids: true,
-        })
+            calls: None,
+        };
+        Ok((feed, hands))
     }
 
     /// Returns what is ready now.
@@ -266,6 +279,29 @@ impl Feed {
         self.address = address;
     }
 
+    pub(super) fn set_calls(&mut self, calls: Arc<Calls>) {
+        self.calls = Some(calls);
+    }
+
+    /// Returns whether the FLP is part of the program that feeds it: the FLP leaves the farm when that has ended.
+    #[must_use]
+    pub fn is_program(&self) -> bool {
+        self.calls.is_some()
+    }
+
+    /// Returns whether the program that feeds it awaits heartbeats, and begins wherever the run does.
+    #[must_use]
+    pub fn awaits_heartbeats(&self) -> bool {
+        self.calls.as_ref().is_some_and(|calls| calls.is_awaited())
+    }
+
+    /// Notes which TFs the heartbeats of `run` have called for.
+    pub fn note_called(&self, run: RunId, called: Range<TfId>) {
+        if let Some(calls) = &self.calls {
+            calls.note(run, called);
+        }
+    }
+
     /// Where it listens for TCP, with the actual port.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
@@ -277,6 +313,9 @@ impl Drop for Feed {
     fn drop(&mut self) {
         self.stopper = None;
         self.stfs = None;
+        if let Some(calls) = &self.calls {
+            calls.end();
+        }
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been printed already.
             let _ = thread.join();

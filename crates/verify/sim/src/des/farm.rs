@@ -37,14 +37,23 @@ use sheaf_tf_builder::{BuildConfig, TfBuilder};
 use std::collections::BTreeMap;
 use wire::Stream;
 
-/// Returns the policy of a run: a registered one, that with foresight, or the rule of a prior system.
-fn policy_of(scenario: &Scenario, seed: u64, epns: u32) -> Box<dyn Policy> {
+/// Returns the policy of a run: `own` if there is one, or a registered one, that with foresight, or the rule of a prior
+/// system.
+fn policy_of(
+    scenario: &Scenario,
+    seed: u64,
+    epns: u32,
+    own: Option<Box<dyn Policy>>,
+) -> Box<dyn Policy> {
     let name = &scenario.policy;
-    let policy: Box<dyn Policy> = match systems::named(name) {
-        _ if name == ORACLE => Box::new(Oracle::new(scenario, seed, epns)),
-        Some(system) => system.policy(seed),
-        None => policy::by_name(name, seed).expect("the name was checked"),
+    let of_scenario = || -> Box<dyn Policy> {
+        match systems::named(name) {
+            _ if name == ORACLE => Box::new(Oracle::new(scenario, seed, epns)),
+            Some(system) => system.policy(seed),
+            None => policy::by_name(name, seed).expect("the name was checked"),
+        }
     };
+    let policy = own.unwrap_or_else(of_scenario);
     match scenario.farm.report_ms {
         0 => policy,
         period => Box::new(Stale::new(policy, period * MS)),
@@ -194,7 +203,7 @@ pub(super) struct DesFarm {
 
 impl DesFarm {
     /// Returns a farm before its first event. The scenario has been checked.
-    pub(super) fn new(scenario: &Scenario, seed: u64) -> Self {
+    pub(super) fn new(scenario: &Scenario, seed: u64, policy: Option<Box<dyn Policy>>) -> Self {
         let joins = scenario
             .faults
             .iter()
@@ -238,7 +247,7 @@ impl DesFarm {
             ..RunPlan::default()
         };
         let run_id = RunId(seed);
-        let policy = policy_of(scenario, seed, epns_in_all);
+        let policy = policy_of(scenario, seed, epns_in_all, policy);
         let scheduler = Scheduler::with_policy(config, plan, run_id, policy);
         let mut flps = Vec::new();
         for flp in 0..scenario.flps {

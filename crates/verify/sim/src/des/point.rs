@@ -1,10 +1,11 @@
 //! One point of a scenario file: its runs, and their row.
 
 use super::tally::quantiles;
-use super::{Progress, Run, run};
+use super::{Progress, Run, run_with};
 use crate::scenario::{Mode, Scenario, ScenarioError};
 use crate::summary::{Kind, Point};
 use sheaf_figures::stat;
+use sheaf_placement::Policy;
 use sheaf_protocol::splitmix;
 use std::collections::BTreeMap;
 
@@ -28,6 +29,34 @@ pub struct PointRun {
 pub fn run_point(
     scenario: &Scenario,
     mut progress: impl FnMut(u32, Progress),
+    take: impl FnMut(&Run),
+) -> Result<PointRun, ScenarioError> {
+    let tell = |iteration, at| {
+        progress(iteration, at);
+        true
+    };
+    runs_of(scenario, |_| None, tell, take)
+}
+
+/// As [`run_point`], with a policy of the caller in place of that of the scenario: `make` makes one for each run, from
+/// its seed. If `progress` returns `false`, the run is broken off there.
+///
+/// # Errors
+///
+/// A [`ScenarioError`] if the scenario cannot be run.
+pub fn run_point_with(
+    scenario: &Scenario,
+    mut make: impl FnMut(u64) -> Box<dyn Policy>,
+    progress: impl FnMut(u32, Progress) -> bool,
+    take: impl FnMut(&Run),
+) -> Result<PointRun, ScenarioError> {
+    runs_of(scenario, |seed| Some(make(seed)), progress, take)
+}
+
+fn runs_of(
+    scenario: &Scenario,
+    mut policy: impl FnMut(u64) -> Option<Box<dyn Policy>>,
+    mut progress: impl FnMut(u32, Progress) -> bool,
     mut take: impl FnMut(&Run),
 ) -> Result<PointRun, ScenarioError> {
     let mut runs = Vec::new();
@@ -35,10 +64,7 @@ pub fn run_point(
     let mut trace_hash = 0u64;
     for iteration in 0..scenario.iterations {
         let seed = scenario.seed.wrapping_add(u64::from(iteration));
-        let mut run = run(scenario, seed, |at| {
-            progress(iteration, at);
-            true
-        })?;
+        let mut run = run_with(scenario, seed, policy(seed), |at| progress(iteration, at))?;
         trace_hash = splitmix::mix(trace_hash ^ run.trace_hash);
         take(&run);
         run.records = Vec::new();
