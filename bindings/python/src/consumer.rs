@@ -112,9 +112,15 @@ impl Consumer {
         self.socket
     }
 
-    /// Leaves the EPN. What was offered to this consumer goes to another one; TFs that are kept stay valid.
+    /// Leaves the EPN. What was offered to this consumer goes to another one; TFs that it has given stay valid for as
+    /// long as something refers to them.
     fn close(&self) {
-        self.end_turn();
+        let current = self
+            .current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(current);
         let mut consumer = self.consumer.lock().unwrap_or_else(PoisonError::into_inner);
         drop(consumer.take());
     }

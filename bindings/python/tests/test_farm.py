@@ -138,6 +138,30 @@ def test_a_kept_tf_outlives_its_turn_and_others_do_not():
         farm.wait()
 
 
+def test_a_tf_stays_valid_after_its_loop_was_left():
+    with sheaf.farm(flps=1, epns=1) as farm:
+        source = farm.source()
+        source.send(0, b"x")
+        for tf in farm.consume():
+            break
+        assert bytes(tf.part(0)) == b"x"
+        tf.done()
+        source.close()
+
+
+def test_a_farm_outlives_the_thread_that_started_it():
+    started: list[sheaf.Farm] = []
+    farms = sheaf.farm(flps=1, epns=1, config={"run": {"timeframes": 1}})
+    thread = threading.Thread(target=lambda: started.append(farms.__enter__()))
+    thread.start()
+    thread.join()
+    with started[0].source() as source:
+        source.send(0, b"x")
+        assert [tf.id for tf in started[0].consume()] == [0]
+    started[0].wait()
+    farms.__exit__(None, None, None)
+
+
 def test_consumers_of_asyncio_let_other_tasks_run():
     async def main(farm: sheaf.Farm, source: sheaf.Source) -> list[int]:
         async def produce() -> None:

@@ -3,7 +3,7 @@
 use crate::background::Job;
 use crate::command::{cargo, host, root, succeed, target_dir, typed};
 use crate::tally::Tally;
-use crate::{book, fuzz, pages, python, tidy};
+use crate::{book, fuzz, pages, tidy};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -51,8 +51,6 @@ pub(crate) enum Stage {
     Test,
     /// Pages of the collector in headless Chromium.
     Browser,
-    /// The Python package, with farms of real processes.
-    Python,
     /// Simulated farms under faults: past failures, then 20,000 seeds from the commit id, 1,000 of farms with a
     /// ZooKeeper or with disks, and 1,000 of farms whose STFs are fetched; then the collector of monitoring, writers
     /// of files, and EPNs that hand TFs to writer nodes.
@@ -66,7 +64,7 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 13] = [
         Self::Fetch,
         Self::Fmt,
         Self::Tidy,
@@ -76,7 +74,6 @@ impl Stage {
         Self::Doc,
         Self::Test,
         Self::Browser,
-        Self::Python,
         Self::Torture,
         Self::Mutants,
         Self::Fuzz,
@@ -91,7 +88,6 @@ impl Stage {
             Self::Book => "book",
             Self::Pages => "pages",
             Self::Browser => "browser",
-            Self::Python => "python",
             Self::Clippy => "clippy",
             Self::Doc => "doc",
             Self::Test => "test",
@@ -133,22 +129,6 @@ impl Stage {
             }
             Self::Book => book::build(),
             Self::Pages => pages::test(),
-            Self::Python => {
-                let program = built("sheaf")?;
-                // No test needs the library of the package, so it is not there yet. With all others, so that they stay
-                // as they are.
-                succeed(
-                    cargo()
-                        .arg("build")
-                        .args(&TESTS[1..])
-                        .args(["--lib", "--quiet"]),
-                )?;
-                let program = Path::new(program.get_program());
-                python::test(
-                    program.parent().context("a program lies in a folder")?,
-                    program,
-                )
-            }
             Self::Browser => pages::browse(Path::new(built("sheaf")?.get_program())),
             Self::Clippy => succeed(
                 cargo()

@@ -10,7 +10,6 @@ mod check;
 mod command;
 mod fuzz;
 mod pages;
-mod python;
 mod structure;
 mod tally;
 mod tidy;

@@ -1,5 +1,6 @@
 """A farm of real processes on this machine, for tests."""
 
+import functools
 import json
 import os
 import selectors
@@ -9,9 +10,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ._consume import consume
@@ -32,6 +33,17 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 
 # How long a node may take to start, or to end when it was asked to, in seconds.
 _PATIENCE = 60.0
+
+
+@functools.cache
+def _starter() -> ThreadPoolExecutor:
+    """Returns the thread that starts nodes. The kernel ends them with the thread that has started them, not with the
+    process, so that has to be one that lives as long as Python."""
+    return ThreadPoolExecutor(1, "sheaf-farm")
+
+
+def _popen(command: list[str], folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
 class Farm:
@@ -128,9 +140,7 @@ class Farm:
         ]  # fmt: skip
         # A test that is killed takes its farm along.
         command += ["--parent", str(os.getpid())]
-        process = subprocess.Popen(
-            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        process = _starter().submit(_popen, command, self.folder).result()
         self._nodes[node] = process
         return self._address(node, process) if role != "flp" else ""
 
