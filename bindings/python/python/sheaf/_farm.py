@@ -78,9 +78,10 @@ class Farm:
         command = [str(program()), "status", "--config", str(self.path), "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         try:
-            return json.loads(done.stdout)
+            status: dict[str, Any] = json.loads(done.stdout)
         except json.JSONDecodeError:
             raise FarmError(f"sheaf status: {done.stderr.strip()}") from None
+        return status
 
     def kill(self, node: str) -> None:
         """Kills a node such as "epn:1" with SIGKILL."""
@@ -119,7 +120,8 @@ class Farm:
         an EPN died after it had given them to a consumer and before it had said so.
         """
         options = ["--allow-abandoned"] if allow_abandoned else []
-        return json.loads(run("data", "verify", self.folder, "--json", "-", *options))
+        books: dict[str, Any] = json.loads(run("data", "verify", self.folder, "--json", "-", *options))
+        return books
 
     def _node(self, node: str) -> subprocess.Popen[str]:
         if node not in self._nodes:

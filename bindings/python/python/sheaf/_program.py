@@ -46,7 +46,7 @@ def run(*arguments: str | os.PathLike[str], timeout: float | None = None) -> str
 
     Raises ProgramError with its status and its messages if it fails, or takes longer than `timeout` seconds.
     """
-    command = [str(program()), *map(os.fspath, arguments)]
+    command = [str(program()), *(os.fspath(word) for word in arguments)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired as error:
@@ -62,7 +62,7 @@ def data_inspect(*files: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
     The list is what pandas.DataFrame and pyarrow.Table.from_pylist take. A file with faults is listed with its faults.
     """
-    command = [str(program()), "data", "inspect", "--json", *map(os.fspath, files)]
+    command = [str(program()), "data", "inspect", "--json", *(os.fspath(file) for file in files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     # Status 1: there are faults in a file, which the output has.
     if done.returncode not in (0, 1):

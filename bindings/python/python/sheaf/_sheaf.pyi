@@ -1,12 +1,15 @@
 """Types of the native part of the package; see the package for what is public."""
 
-from collections.abc import Buffer, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import numpy
+from typing_extensions import Buffer
 
+# NumPy says from Python 3.12 on that its arrays are buffers.
+_Buffer = Buffer | numpy.ndarray[Any, Any]
 _Path = str | PathLike[str]
 _Format = Literal["opaque", "rdh", "km3net", "xtc2", "o2-blocks"]
 
@@ -92,7 +95,7 @@ class Part(Buffer):
     def digest(self) -> int: ...
     @property
     def data(self) -> memoryview: ...
-    def array(self, dtype: str = "uint8") -> numpy.ndarray: ...
+    def array(self, dtype: str = "uint8") -> numpy.ndarray[Any, Any]: ...
     def is_intact(self) -> bool: ...
     def __len__(self) -> int: ...
     def __bytes__(self) -> bytes: ...
@@ -147,7 +150,7 @@ class Source:
     def send(
         self,
         tf_id: int,
-        data: Buffer | Sequence[Buffer],
+        data: _Buffer | Sequence[_Buffer],
         *,
         timeout: float | None = None,
         format: _Format = "opaque",
