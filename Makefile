@@ -3,11 +3,12 @@
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DEMO_ARGS ?= --duration 30s
 
-.PHONY: help demo demo-serve wheel bpf test
+.PHONY: help demo demo-serve deb wheel bpf test
 
 help:
 	@echo 'make demo   build the release binary and run a farm on this machine for 30 s; DEMO_ARGS="--rate lhc" for other flags'
 	@echo 'make demo-serve   build it and show the whole way of TFs: built, written, fetched while a server is drained'
+	@echo 'make deb    build a Debian package of the program, into target/deb'
 	@echo 'make wheel  build the Python package, with the program in it, into target/wheels; needs Python 3.11 or later'
 	@echo 'make bpf    build the BPF program of the plane tc; needs clang and the headers of libbpf'
 	@echo 'make test   set this machine up and run all that CI runs: format, lints, docs, tidy, tests'
@@ -21,6 +22,12 @@ demo-serve:
 	@scripts/setup.sh demo
 	cargo build --release --locked --bin sheaf
 	$(TARGET_DIR)/release/sheaf serve demo $(DEMO_SERVE_ARGS)
+
+# The program, its units, manual pages, completions and an example of the farm file.
+deb:
+	@scripts/setup.sh demo
+	cargo build --release --locked --bin sheaf
+	scripts/deb.sh $(TARGET_DIR)/release/sheaf $(TARGET_DIR)/deb
 
 # The Python package for every Python from 3.11 on, and the program `sheaf` in it.
 wheel:

@@ -314,10 +314,14 @@ fn a_reader_that_goes_away_ends_the_demo() {
 
 #[test]
 fn version_and_help_are_there() {
+    let short = sheaf(&["-V"]).stdout;
     let version = sheaf(&["--version"]);
-    let [line] = &version.stdout[..] else {
+    let [line, protocol, features] = &version.stdout[..] else {
         panic!("{:?}", version.stdout)
     };
+    assert_eq!(short, [line.as_str()]);
+    assert_eq!(protocol, "protocol 1");
+    assert!(features.starts_with("features tui monitor "), "{features}");
     // The commit behind it: `(0123456789ab)`, with a mark if files were changed.
     let commit = line.strip_prefix(concat!("sheaf ", env!("CARGO_PKG_VERSION"), " ("));
     assert!(

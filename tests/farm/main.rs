@@ -27,6 +27,7 @@ mod lab_run;
 mod memory;
 mod monitored;
 mod orders;
+mod package;
 #[path = "../../crates/io/zmtp/tests/peer/program.rs"]
 mod program;
 mod readout;

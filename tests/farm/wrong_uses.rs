@@ -389,6 +389,11 @@ const CASES: &[(&str, i32, &str)] = &[
     ),
     ("completions", 2, "<SHELL>"),
     (
+        "manual run icm",
+        2,
+        "found \"icm\" behind run, expected one of: icn flp epn writer bridge",
+    ),
+    (
         "completions klingon",
         2,
         "invalid value 'klingon' for '<SHELL>'",

@@ -269,8 +269,8 @@ def test_an_interrupt_ends_every_wait():
         consumer = sheaf.Consumer(farm.address().removeprefix("shm:"))
         big = bytes(16 << 20)
         waits = {
-            "consumer": lambda: consumer.next(),
-            "source": lambda: [source.send(tf, big) for tf in range(1000)],
+            "consumer": lambda: consumer.next(timeout=60),
+            "source": lambda: [source.send(tf, big, timeout=5) for tf in range(20)],
         }
         for name, wait in waits.items():
             timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])

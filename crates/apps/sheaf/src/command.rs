@@ -2,8 +2,8 @@
 
 use crate::logging::{self, Usual};
 use crate::{
-    agent, cert, completions, config, ctl, data, demo, files, reference, run, serve, ship, status,
-    top,
+    agent, cert, completions, config, ctl, data, demo, files, manual, reference, run, serve, ship,
+    status, top,
 };
 #[cfg(feature = "monitor")]
 use crate::{alarms, monitor, query, samples};
@@ -20,6 +20,7 @@ use std::process::ExitCode;
 #[command(
     name = "sheaf",
     version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("SHEAF_COMMIT"), ")"),
+    long_version = crate::program::long_version(),
     propagate_version = true,
     arg_required_else_help = true
 )]
@@ -79,6 +80,7 @@ pub(crate) enum Command {
     #[cfg(feature = "lab")]
     Bench(bench::Args),
     Completions(completions::Args),
+    Manual(manual::Args),
     #[command(hide = true)]
     Reference(reference::Args),
 }
@@ -140,6 +142,7 @@ impl Command {
             #[cfg(feature = "lab")]
             Self::Bench(args) => bench::run(args),
             Self::Completions(args) => completions::run(args, Cli::command()),
+            Self::Manual(args) => manual::run(args, Cli::command()),
             Self::Reference(args) => reference::run(args, Cli::command()),
         }
     }
@@ -155,7 +158,7 @@ mod tests {
     }
 
     /// Commands without `--json`: their output is JSON already, a screen, or a text for a shell or a file.
-    const WITHOUT_JSON: [&str; 12] = [
+    const WITHOUT_JSON: [&str; 13] = [
         "run icn",
         "run flp",
         "run epn",
@@ -167,6 +170,7 @@ mod tests {
         "serve agent",
         "serve keepalived",
         "completions",
+        "manual",
         "reference",
     ];
 

@@ -21,6 +21,7 @@ mod json_file;
 #[cfg(feature = "lab")]
 mod lab;
 mod logging;
+mod manual;
 #[cfg(feature = "monitor")]
 mod monitor;
 mod node_name;

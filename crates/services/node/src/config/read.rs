@@ -335,7 +335,7 @@ mod tests {
             "[flp]\nwhen_full = \"drop-oldest\"\n[flp.source]\nfiles = []\nkind = \"rdh\"\n",
             "f:2: flp.when_full: found \"drop-oldest\", expected one of block, drop-newest\n\
              f:5: flp.source.kind: found \"rdh\", expected one of replay, file, generator, km3net, xtc2, \
-             stf-file, tf-file, stdin, unix, tcp, zmq",
+             stf-file, tf-file, stdin, unix, tcp, zmq, program",
         );
         check(
             "[epn.sink]\npath = \"x\"\n",
