@@ -88,7 +88,7 @@ Architecture: $architecture
 Maintainer: Sheaf <sheaf@localhost>
 Section: science
 Priority: optional
-Installed-Size: $(du -sk "$root" | cut -f 1)
+Installed-Size: $(du -sk --apparent-size "$root" | cut -f 1)
 Depends: libc6 (>= ${glibc#GLIBC_}), libgcc-s1, systemd | systemd-standalone-sysusers | adduser
 Suggests: prometheus, grafana, zookeeper
 Description: load-balanced frame building for streaming data acquisition

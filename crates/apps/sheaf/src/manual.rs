@@ -49,17 +49,16 @@ fn page(mut program: clap::Command, words: &[String]) -> anyhow::Result<Vec<u8>>
     for word in words {
         let name = command.get_name();
         let within = command.get_subcommands().filter(|it| !it.is_hide_set());
-        let names: Vec<_> = within.clone().map(clap::Command::get_name).collect();
-        command = within
-            .clone()
-            .find(|it| it.get_name() == word)
-            .ok_or_else(|| {
-                let expected = match names.is_empty() {
-                    true => "no more words".to_owned(),
-                    false => format!("one of: {}", names.join(" ")),
-                };
-                fail::bad_use(format!("found {word:?} behind {name}, expected {expected}"))
-            })?;
+        let within: Vec<_> = within.collect();
+        let found = within.iter().find(|it| it.get_name() == word);
+        command = found.ok_or_else(|| {
+            let names: Vec<_> = within.iter().map(|it| it.get_name()).collect();
+            let expected = match names.is_empty() {
+                true => "no more words".to_owned(),
+                false => format!("one of: {}", names.join(" ")),
+            };
+            fail::bad_use(format!("found {word:?} behind {name}, expected {expected}"))
+        })?;
     }
     let mut text = Vec::new();
     Man::new(command.clone()).render(&mut text)?;
