@@ -40,13 +40,14 @@ inside sheaf --version | grep -q '^sheaf ' || lost 'is on the path'
 for page in sheaf sheaf-run-icn sheaf-config-check; do
     inside test -f "/usr/share/man/man1/$page.1.gz" || lost "has the page $page"
 done
-inside bash -c '. /usr/share/bash-completion/completions/sheaf && complete -p sheaf >/dev/null' || lost 'completes in bash'
+inside bash -c '. /usr/share/bash-completion/completions/sheaf && complete -p sheaf >/dev/null' \
+    || lost 'completes in bash'
 grep -q '^\[icn\]' "$root/etc/sheaf/example.toml" || lost 'has an example of a farm file'
 inside test -f /lib/systemd/system/sheaf-icn.service || lost 'has units'
 held 'has the program, pages, completions, units and an example'
 
-inside su -s /bin/sh sheaf -c 'cd /tmp && sheaf demo --flps 1 --epns 1 --source generator --rate 50 --duration 1s --json - 2>/dev/null' \
-    | grep -q '"complete"' || lost 'runs a farm as its user'
+demo='sheaf demo --flps 1 --epns 1 --source generator --rate 50 --duration 1s --json - 2>/dev/null'
+inside su -s /bin/sh sheaf -c "cd /tmp && $demo" | grep -q '"complete"' || lost 'runs a farm as its user'
 held 'runs a farm as its user'
 
 printf '[icn]\naddress = "127.0.0.1:7409"\n[icn.ledger]\nbackend = "memory"\n' >"$root/etc/sheaf/farm.toml"
@@ -67,7 +68,8 @@ inside test -f /etc/sheaf/example.toml || lost 'keeps files of /etc at a removal
 inside dpkg -P sheaf >/dev/null
 inside test -f /etc/sheaf/farm.toml || lost 'keeps the farm file of the operator'
 ! inside test -e /etc/sheaf/example.toml || lost 'purges the example'
-left=$(cd "$folder/upper" && find . -type f ! -path './var/lib/dpkg/*' ! -path './var/cache/*' ! -path './var/log/*' \
-    ! -name 'passwd*' ! -name 'shadow*' ! -name 'group*' ! -name 'gshadow*' ! -name .pwd.lock ! -path ./etc/sheaf/farm.toml)
+left=$(cd "$folder/upper" && find . -type f ! -path './var/lib/dpkg/*' ! -path './var/cache/*' \
+    ! -path './var/log/*' ! -name 'passwd*' ! -name 'shadow*' ! -name 'group*' ! -name 'gshadow*' ! -name .pwd.lock \
+    ! -path ./etc/sheaf/farm.toml)
 [ -z "$left" ] || lost "leaves nothing behind: $left"
 held 'goes, and leaves the farm file alone behind'
