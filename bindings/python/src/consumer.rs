@@ -21,7 +21,6 @@ pub(crate) struct Consumer {
     consumer: Mutex<Option<consume::Consumer>>,
     /// The TF whose turn it is.
     current: Mutex<Option<Py<Tf>>>,
-    socket: RawFd,
 }
 
 /// Result of one look.
@@ -32,13 +31,15 @@ enum Looked {
 }
 
 impl Consumer {
+    /// Returns the TF whose turn it is; there is none from now on.
+    fn take_current(&self) -> Option<Py<Tf>> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.take()
+    }
+
     /// Ends the turn of the TF before.
     fn end_turn(&self) {
-        let before = {
-            let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            current.take()
-        };
-        if let Some(tf) = before {
+        if let Some(tf) = self.take_current() {
             tf.get().end_turn();
         }
     }
@@ -58,7 +59,6 @@ impl Consumer {
             path,
             home: Home::here(),
             has_ended: AtomicBool::new(false),
-            socket: consumer.socket().as_raw_fd(),
             consumer: Mutex::new(Some(consumer)),
             current: Mutex::new(None),
         })
@@ -107,20 +107,18 @@ impl Consumer {
     }
 
     /// Returns a descriptor that becomes readable when there is a TF after `next` has returned None, for select and
-    /// asyncio.
+    /// asyncio; -1 if the consumer is closed.
     fn fileno(&self) -> RawFd {
-        self.socket
+        let consumer = self.consumer.lock().unwrap_or_else(PoisonError::into_inner);
+        consumer
+            .as_ref()
+            .map_or(-1, |consumer| consumer.socket().as_raw_fd())
     }
 
     /// Leaves the EPN. What was offered to this consumer goes to another one; TFs that it has given stay valid for as
     /// long as something refers to them.
     fn close(&self) {
-        let current = self
-            .current
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        drop(current);
+        self.take_current();
         let mut consumer = self.consumer.lock().unwrap_or_else(PoisonError::into_inner);
         drop(consumer.take());
     }

@@ -1,7 +1,7 @@
 //! The Python package `sheaf`: sources, consumers and readers of files, as classes.
 //!
-//! Python names are those of Rust, with one file for a type. The GIL is released wherever a call waits; every wait
-//! looks at signals 20 times a second, so that an interrupt ends it.
+//! Python names are those of Rust, with one file for a type. The GIL is released wherever a call waits; waits without a
+//! bound look at signals 20 times a second, so that an interrupt ends them.
 
 #![expect(
     clippy::needless_pass_by_value,

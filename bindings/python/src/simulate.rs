@@ -5,7 +5,7 @@ use crate::policy::{Account, PyPolicy};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sheaf_placement::Policy;
-use sheaf_sim::des::{Run, TfRecord, run_point, run_point_with};
+use sheaf_sim::des::{Run, TfRecord, run_point_with};
 use sheaf_sim::experiment::ExperimentFile;
 use sheaf_sim::scenario::{Scenario, ScenarioError, Subject};
 use std::path::Path;
@@ -55,21 +55,20 @@ pub(crate) fn simulate_point(
             kept.push((run.seed, run.records.clone()));
         }
     };
-    let simulated = py.detach(|| match &policy {
-        None => run_point(&scenario, |_, _| {}, &mut take),
-        Some(maker) => {
-            let make = |seed| -> Box<dyn Policy> { Box::new(PyPolicy::new(maker, seed, &account)) };
-            let goes_on = |_, _| {
-                let mut calls = account.open();
-                if calls.raised.is_none() {
-                    calls.raised = Python::attach(|py| py.check_signals()).err();
-                }
-                calls.raised.is_none()
-            };
-            run_point_with(&scenario, make, goes_on, &mut take)
-        }
+    let simulated = py.detach(|| {
+        let make = |seed| {
+            let maker = policy.as_ref()?;
+            Some(Box::new(PyPolicy::new(maker, seed, &account)) as Box<dyn Policy>)
+        };
+        let goes_on = |_, _| {
+            let mut calls = account.open();
+            if calls.raised.is_none() {
+                calls.raised = Python::attach(|py| py.check_signals()).err();
+            }
+            calls.raised.is_none()
+        };
+        run_point_with(&scenario, make, goes_on, &mut take)
     });
-    py.check_signals()?;
     let mut calls = account.open();
     if let Some(raised) = calls.raised.take() {
         return Err(raised);

@@ -130,7 +130,9 @@ impl Tf {
 
     /// Computes the CRC-32C of every payload again; returns one line for each that differs from what its FLP took.
     fn faults(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        self.look(|tf| py.detach(|| consume::faults(tf)))
+        // Its payloads are shared: who waits for the lock has the GIL, which this thread gives away.
+        let tf = self.look(sheaf_protocol::Tf::clone)?;
+        Ok(py.detach(|| consume::faults(&tf)))
     }
 
     /// Keeps the TF beyond its turn of the loop, until `done()`, `give_back()`, or nothing refers to it any more.

@@ -149,6 +149,20 @@ def test_a_tf_stays_valid_after_its_loop_was_left():
         source.close()
 
 
+def test_threads_look_at_one_tf_while_its_checksums_are_computed():
+    with sheaf.farm(flps=1, epns=1, config={"run": {"timeframes": 1}}) as farm, farm.source() as source:
+        source.send(0, bytes(8 << 20))
+        (tf,) = (tf.keep() for tf in farm.consume())
+        checked: list[list[str]] = []
+        thread = threading.Thread(target=lambda: checked.extend(tf.faults() for _ in range(20)))
+        thread.start()
+        while thread.is_alive():
+            assert len(tf.parts) == 1
+        thread.join()
+        tf.done()
+    assert checked == [[]] * 20
+
+
 def test_a_farm_outlives_the_thread_that_started_it():
     started: list[sheaf.Farm] = []
     farms = sheaf.farm(flps=1, epns=1, config={"run": {"timeframes": 1}})
@@ -278,7 +292,9 @@ def test_an_interrupt_ends_every_wait():
             with pytest.raises(KeyboardInterrupt):
                 wait()
             timer.join()
+        assert consumer.fileno() >= 0
         consumer.close()
+        assert consumer.fileno() == -1
         source.close(timeout=0)
 
 

@@ -122,11 +122,12 @@ def test_what_is_no_policy_or_no_farm_is_refused():
         sheaf.simulate("/none/none.toml")
 
 
-def test_an_interrupt_ends_a_simulation():
+@pytest.mark.parametrize("policy", [LeastLoaded, "least-loaded"])
+def test_an_interrupt_ends_a_simulation(policy):
     timer = threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT])
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        sheaf.simulate(FARM | {"duration_s": 3600}, policy=LeastLoaded)
+        sheaf.simulate(FARM | {"duration_s": 3600}, policy=policy)
     timer.join()
 
 

@@ -35,25 +35,16 @@ pub fn run_point(
         progress(iteration, at);
         true
     };
-    runs_of(scenario, |_| None, tell, take)
+    run_point_with(scenario, |_| None, tell, take)
 }
 
-/// As [`run_point`], with a policy of the caller in place of that of the scenario: `make` makes one for each run, from
-/// its seed. If `progress` returns `false`, the run is broken off there.
+/// As [`run_point`], with what `policy` makes for each run, from its seed, in place of the policy of the scenario if
+/// that is one. If `progress` returns `false`, the run is broken off there.
 ///
 /// # Errors
 ///
 /// A [`ScenarioError`] if the scenario cannot be run.
 pub fn run_point_with(
-    scenario: &Scenario,
-    mut make: impl FnMut(u64) -> Box<dyn Policy>,
-    progress: impl FnMut(u32, Progress) -> bool,
-    take: impl FnMut(&Run),
-) -> Result<PointRun, ScenarioError> {
-    runs_of(scenario, |seed| Some(make(seed)), progress, take)
-}
-
-fn runs_of(
     scenario: &Scenario,
     mut policy: impl FnMut(u64) -> Option<Box<dyn Policy>>,
     mut progress: impl FnMut(u32, Progress) -> bool,
