@@ -3,12 +3,13 @@
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DEMO_ARGS ?= --duration 30s
 
-.PHONY: help demo demo-serve deb wheel bpf test
+.PHONY: help demo demo-serve deb c wheel bpf test
 
 help:
 	@echo 'make demo   build the release binary and run a farm on this machine for 30 s; DEMO_ARGS="--rate lhc" for other flags'
 	@echo 'make demo-serve   build it and show the whole way of TFs: built, written, fetched while a server is drained'
 	@echo 'make deb    build a Debian package of the program, into target/deb'
+	@echo 'make c      build the library for C and C++, shared and static, into target/c, or PREFIX=/usr/local'
 	@echo 'make wheel  build the Python package, with the program in it, into target/wheels; needs Python 3.11 or later'
 	@echo 'make bpf    build the BPF program of the plane tc; needs clang and the headers of libbpf'
 	@echo 'make test   set this machine up and run all that CI runs: format, lints, docs, tidy, tests'
@@ -28,6 +29,12 @@ deb:
 	@scripts/setup.sh demo
 	cargo build --release --locked --bin sheaf
 	scripts/deb.sh $(TARGET_DIR)/release/sheaf $(TARGET_DIR)/deb
+
+# The library for C and C++.
+c:
+	@scripts/setup.sh demo
+	cargo build --release --locked -p sheaf-c
+	scripts/c.sh $(TARGET_DIR)/release $(or $(PREFIX),$(TARGET_DIR)/c)
 
 # The Python package for every Python from 3.11 on, and the program `sheaf` in it.
 wheel:

@@ -24,7 +24,8 @@ test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     xrootd:xrootd-server xrdcp:xrootd-client curl:curl litmus:litmus openssl:openssl
     davix-get:davix gfal-copy:gfal2-util-scripts
     globus-gridftp-server:globus-gridftp-server-progs globus-url-copy:globus-gass-copy-progs
-    clang:clang qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio'
+    cmake:cmake pkg-config:pkg-config clang:clang
+    qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio'
 
 # file:package, for what is no command: real ZeroMQ, for C and for Debian's Python; plugins of gfal-copy by protocol.
 gfal_plugins=/usr/lib/$(uname -m)-linux-gnu/gfal2-plugins/libgfal_plugin

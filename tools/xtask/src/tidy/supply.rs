@@ -12,11 +12,11 @@ use std::collections::BTreeSet;
 const RULES: &str = "deny.toml";
 
 /// Packages in the whole build, tests included. Each costs build time and trust; raise it knowingly.
-const PACKAGES_MAX: usize = 527;
+const PACKAGES_MAX: usize = 532;
 
 /// Names that are there in more than one version. Each costs build time, and one version is the older one; lower it
 /// when one goes, raise it knowingly.
-const DUPLICATES_MAX: usize = 30;
+const DUPLICATES_MAX: usize = 31;
 
 /// The part of `deny.toml` that is checked here.
 #[derive(Debug, Deserialize)]
