@@ -26,6 +26,7 @@ mod lab_monitor;
 mod lab_run;
 mod memory;
 mod monitored;
+mod node_doctor;
 mod orders;
 mod package;
 #[path = "../../crates/io/zmtp/tests/peer/program.rs"]

@@ -16,6 +16,27 @@ const CASES: &[(&str, i32, &str)] = &[
     ("demo --flps 0", 2, "0 is not in 1..=512"),
     ("demo --flps x", 2, "invalid digit found in string"),
     ("demo --flps 513", 2, "513 is not in 1..=512"),
+    (
+        "doctor --config nosuch.toml",
+        2,
+        "nosuch.toml: found No such file or directory (os error 2), expected a readable farm file",
+    ),
+    ("doctor --config bad.toml", 2, "bad.toml:"),
+    (
+        "doctor --role nosuch",
+        2,
+        "[possible values: icn, flp, epn, writer]",
+    ),
+    (
+        "doctor --timeout 5",
+        2,
+        "found `5`, expected a number and ms, s, m or h, such as 10s or 500ms",
+    ),
+    (
+        "doctor --list --here",
+        2,
+        "the argument '--list' cannot be used with '--here'",
+    ),
     ("demo --epns 0", 2, "0 is not in 1..=512"),
     (
         "demo --rate 0",

@@ -2,8 +2,8 @@
 
 use crate::logging::{self, Usual};
 use crate::{
-    agent, cert, completions, config, ctl, data, demo, files, manual, reference, run, serve, ship,
-    status, top,
+    agent, cert, completions, config, ctl, data, demo, doctor, files, manual, reference, run,
+    serve, ship, status, top,
 };
 #[cfg(feature = "monitor")]
 use crate::{alarms, monitor, query, samples};
@@ -33,6 +33,7 @@ Examples:
   sheaf top --config farm.toml                 the same, live on the terminal
   sheaf ctl drain epn:3 --config farm.toml     take an EPN out of service without loss
   sheaf config check farm.toml                 what is wrong with a farm file
+  sheaf doctor --config farm.toml              what is wrong with a machine, and the way to the others
   sheaf monitor --config farm.toml             collect, store and show what all nodes report
   sheaf query 'rate(balance_tf_complete_total[10s])'
   sheaf agent --config farm.toml               send how this machine is
@@ -71,6 +72,7 @@ pub(crate) enum Command {
     Files(files::Args),
     Ship(ship::Args),
     Serve(serve::Args),
+    Doctor(doctor::Args),
     Config(config::Args),
     Cert(cert::Args),
     #[cfg(feature = "lab")]
@@ -133,6 +135,7 @@ impl Command {
             Self::Files(args) => files::run(args),
             Self::Ship(args) => ship::run(args),
             Self::Serve(args) => serve::run(args),
+            Self::Doctor(args) => doctor::run(args),
             Self::Config(args) => config::run(args),
             Self::Cert(args) => cert::run(args),
             #[cfg(feature = "lab")]

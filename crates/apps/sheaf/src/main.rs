@@ -14,6 +14,7 @@ mod config;
 mod ctl;
 mod data;
 mod demo;
+mod doctor;
 mod duration;
 mod fail;
 mod files;

@@ -7,6 +7,7 @@ mod backends;
 mod cli;
 mod codes;
 mod config;
+mod doctor;
 mod events;
 mod gateway;
 mod marked;
@@ -53,6 +54,11 @@ const PAGES: &[Page] = &[
         name: "config",
         file: "docs/reference/config.md",
         content: Content::Tables(config::tables),
+    },
+    Page {
+        name: "doctor",
+        file: "docs/how-to/doctor.md",
+        content: Content::Tables(doctor::tables),
     },
     Page {
         name: "example",
