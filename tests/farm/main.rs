@@ -20,6 +20,7 @@ mod guest;
 mod harness;
 mod hosts;
 mod icns;
+mod init;
 mod inspect;
 mod lab;
 mod lab_monitor;

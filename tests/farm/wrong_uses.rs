@@ -17,6 +17,19 @@ const CASES: &[(&str, i32, &str)] = &[
     ("demo --flps x", 2, "invalid digit found in string"),
     ("demo --flps 513", 2, "513 is not in 1..=512"),
     (
+        "init new --yes --source nosuch",
+        2,
+        "found source \"nosuch\", expected one of replay, file, generator",
+    ),
+    (
+        "init new --yes --sink file",
+        2,
+        "sink: found `file`, expected one of discard",
+    ),
+    ("init new --yes --name A_B", 2, "--name: "),
+    ("init new --icn-host a", 2, "--flp-hosts"),
+    ("init good.toml --yes", 1, "cannot make good.toml"),
+    (
         "doctor --config nosuch.toml",
         2,
         "nosuch.toml: found No such file or directory (os error 2), expected a readable farm file",

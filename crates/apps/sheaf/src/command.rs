@@ -2,7 +2,7 @@
 
 use crate::logging::{self, Usual};
 use crate::{
-    agent, cert, completions, config, ctl, data, demo, doctor, files, manual, reference, run,
+    agent, cert, completions, config, ctl, data, demo, doctor, files, init, manual, reference, run,
     serve, ship, status, top,
 };
 #[cfg(feature = "monitor")]
@@ -28,6 +28,7 @@ use std::process::ExitCode;
 Examples:
   sheaf demo                                   a whole farm on this machine, live
   sheaf demo --kill epn:2@3s --duration 6s     an EPN dies, and nothing is lost
+  sheaf init north                             the files of a new farm, and how to start it
   sheaf run icn --config farm.toml             one node of a real farm
   sheaf status --config farm.toml              how a running farm is
   sheaf top --config farm.toml                 the same, live on the terminal
@@ -55,6 +56,7 @@ pub(crate) struct Cli {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Demo(Box<demo::Args>),
+    Init(init::Args),
     Run(run::Args),
     Status(status::Args),
     Top(top::Args),
@@ -118,6 +120,7 @@ impl Command {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Demo(args) => demo::run(args),
+            Self::Init(args) => init::run(args),
             Self::Run(args) => run::run(args),
             Self::Status(args) => status::run(args),
             Self::Top(args) => top::run(args),

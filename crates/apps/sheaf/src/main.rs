@@ -18,6 +18,7 @@ mod doctor;
 mod duration;
 mod fail;
 mod files;
+mod init;
 mod json_file;
 #[cfg(feature = "lab")]
 mod lab;

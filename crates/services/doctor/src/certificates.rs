@@ -55,7 +55,8 @@ pub(crate) fn judge(case: &Case<'_>) -> Vec<Verdict> {
 fn of_file(path: &Path, name: &str, now: Moment) -> Verdict {
     let mend = match name {
         "ca" => {
-            "sheaf cert ca, and new certificates for all nodes (docs/how-to/security.md)".to_owned()
+            "sheaf cert init --force, and new certificates for all nodes (docs/how-to/security.md)"
+                .to_owned()
         }
         node => format!("sheaf cert issue {node} --force, and restart the node"),
     };

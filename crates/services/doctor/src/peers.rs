@@ -134,10 +134,16 @@ pub(crate) fn places(farm: &FarmConfig) -> Vec<Place> {
         }
         put(Purpose::Node, node, address);
     }
+    // On other machines than the ICN, and loopback in the farm file: each is started with an address of its own.
+    let is_loopback = |address: &str| address.starts_with("127.") || address.starts_with("[::1]:");
+    let is_own = |address: &str| is_loopback(address) && !is_loopback(&farm.icn.all_addresses()[0]);
     let epns = (0..farm.run.epns).filter_map(|epn| u16::try_from(epn).ok());
     for node in epns.map(|epn| NodeId::from(EpnId(epn))) {
         let reached = farm.epn.advertise.as_ref().unwrap_or(&farm.epn.listen);
         let reached = for_index(reached, node);
+        if is_own(&reached) {
+            continue;
+        }
         if let Some(page) = &farm.epn.metrics {
             let page = page_of(&for_index(page, node), &reached);
             put(Purpose::Page, node.to_string(), page);
