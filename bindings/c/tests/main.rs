@@ -161,7 +161,8 @@ fn wrong_uses_have_their_status_and_message() {
     let folder = tempfile::tempdir().expect("a folder");
     let farm = |name: &str, source: &str| {
         let text = format!(
-            "[run]\nflps = 1\nepns = 1\n[icn]\naddress = \"127.0.0.1:1\"\n[flp.source]\nkind = \"{source}\"\n"
+            "[run]\nflps = 1\nepns = 1\n[icn]\naddress = \"127.0.0.1:1\"\n\
+             [flp]\nhold_bytes = 67108864\nstf_bytes_max = 4194304\n[flp.source]\nkind = \"{source}\"\n"
         );
         fs::write(folder.path().join(name), text).expect("a farm file");
     };

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Check this machine and the way to all others of a farm, and say what mends what was found.
+/// Check this machine and the way to others, and say what mends what is wrong.
 ///
 /// Limits, memory, settings of the kernel, network cards, clock, certificates, disks, names, ports, the registry,
 /// versions. Nothing is changed; folders of the farm file are written to and left as they were, unless --no-disk is

@@ -13,7 +13,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Make the files of a new farm: the farm file, certificates, and what starts the nodes.
+/// Make the files of a new farm, and say what to do with them.
 ///
 /// Asks on a terminal for what no flag says; with --yes, and without a terminal, defaults are taken. All nodes are on
 /// this machine, and `start.sh` starts them, unless hosts are given: then each host has one node of a role, there are

@@ -10,6 +10,13 @@
 //!   through shared memory;
 //! - [`handover`] gives messages of many bodies to a process that is no node, without a copy;
 //! - [`memory`] is the one for tests and simulation: virtual time, seeded faults.
+//!
+//! Two endpoints in one program (`examples/two_endpoints.rs`):
+//!
+#![doc = concat!("```no_run\n", include_str!("../examples/two_endpoints.rs"), "```")]
+//!
+//! *Stability:* before version 1.0 names may change with each minor version, which the changelog says. What travels
+//! between nodes has a version of its own, that of [`sheaf_protocol`].
 
 mod fault;
 mod mapping;

@@ -87,7 +87,7 @@ pub enum Event {
     Received {
         /// Where.
         conn: ConnId,
-        /// Reason.
+        /// The frame.
         frame: Frame,
         /// CRC-32C of the body, taken piece by piece as it arrived, while the piece was in the cache. `None` if none
         /// has looked at it yet: it lies in memory of the peer, or [digests](crate::TcpConfig::body_digests) are off.

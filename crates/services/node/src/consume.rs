@@ -40,7 +40,7 @@ pub enum ConsumeError {
     Tf(#[from] TfFileError),
 }
 
-/// Returns the next TF.
+/// Result of a wait for the next TF.
 #[derive(Debug)]
 pub enum Next {
     /// A TF. Its payloads lie in the memory of the EPN, or of the FLPs: until all of them are dropped the EPN waits
@@ -111,7 +111,7 @@ impl Consumer {
         Ok(Self { borrower })
     }
 
-    /// The next TF, waited for for at most `timeout`; `None`: for ever.
+    /// Waits for the next TF for at most `timeout`, for ever without one.
     ///
     /// # Errors
     ///

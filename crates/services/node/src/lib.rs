@@ -4,6 +4,14 @@
 //! [`flp::FlpNode`], [`epn::EpnNode`], [`icn::IcnNode`], [`writer::WriterNode`]. It is fed events by `handle` and does
 //! what is due by `turn`; [`role`] drives it with sockets and the real clock, the farm tests with the memory transport
 //! and a virtual one. All read alike.
+//!
+//! Programs that are no nodes begin with [`readout`] (they have the data) and [`consume`] (they get timeframes): a
+//! readout that gives the STFs of one FLP to a farm (`examples/readout.rs`; the other end is `examples/analysis.rs`):
+//!
+#![doc = concat!("```no_run\n", include_str!("../examples/readout.rs"), "```")]
+//!
+//! *Stability:* before version 1.0 names may change with each minor version, which the changelog says; [`readout`] and
+//! [`consume`] are kept the longest. Farm files, event logs and messages between nodes have versions of their own.
 
 pub mod bridge;
 pub mod budget;

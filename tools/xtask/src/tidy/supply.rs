@@ -363,10 +363,9 @@ allow-registry = [\"https://index\"]
             },
         );
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-        assert!(
-            found[0].starts_with("Cargo.lock: holds 31 packages in several versions"),
-            "{found:?}"
-        );
+        let most = DUPLICATES_MAX + 1;
+        let expected = format!("Cargo.lock: holds {most} packages in several versions");
+        assert!(found[0].starts_with(&expected), "{found:?}");
     }
 
     #[test]
