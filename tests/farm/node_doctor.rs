@@ -86,7 +86,7 @@ fn limits_of_a_machine_are_wrong_with_the_command_that_mends_them() {
     assert_eq!(ended.status.code(), Some(1), "{told}\n{}", ended.stderr);
     for expected in [
         "WRONG        open-files                         1000 at most",
-        "mend: LimitNOFILE=4352 in the unit",
+        "mend: LimitNOFILE=4232 in the unit",
         "WRONG        disk                epn.sink.directory /none/out: No such file or directory",
         "mend: install -d -o sheaf -g sheaf /none/out",
         "mend: modprobe tcp_none",

@@ -6,6 +6,7 @@
 )]
 
 use crate::status::Status;
+use sheaf_node::readout::with_causes;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::MaybeUninit;
@@ -37,18 +38,9 @@ impl Failure {
         Self::new(Status::ErrorArgument, message)
     }
 
-    /// Returns the failure of `error` and of what caused it, where its message does not say that itself.
+    /// Returns the failure of `error`, with what caused it.
     pub(crate) fn of(status: Status, error: &dyn std::error::Error) -> Self {
-        let mut message = error.to_string();
-        let mut cause = error.source();
-        while let Some(next) = cause {
-            let more = next.to_string();
-            if !message.contains(&more) {
-                message = format!("{message}: {more}");
-            }
-            cause = next.source();
-        }
-        Self::new(status, message)
+        Self::new(status, with_causes(error))
     }
 }
 
@@ -171,23 +163,18 @@ impl Home {
         Self(std::process::id())
     }
 
-    /// Returns whether this is still that process.
-    pub(crate) fn is_here(self) -> bool {
-        self.0 == std::process::id()
-    }
-
     /// Fails in another process than that of `what`.
     pub(crate) fn check(self, what: &str) -> Result<(), Failure> {
-        if self.is_here() {
+        let here = std::process::id();
+        if self.0 == here {
             return Ok(());
         }
         Err(Failure::new(
             Status::ErrorFork,
             format!(
-                "the {what} was opened in process {}, and this is process {}: a fork copies neither its threads nor \
-                 its place in the farm. Open it in the process that uses it",
-                self.0,
-                std::process::id()
+                "the {what} was opened in process {}, and this is process {here}: a fork copies neither its threads \
+                 nor its place in the farm. Open it in the process that uses it",
+                self.0
             ),
         ))
     }

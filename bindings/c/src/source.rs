@@ -136,12 +136,23 @@ pub extern "C" fn sheaf_source_send(
         let source = given(border::opened(source), "source")?;
         let format = format_of(format)?;
         let parts = border::values(parts, count, "parts")?;
-        let parts = parts.iter();
-        let parts: Vec<&[u8]> = parts
-            .map(|part| border::bytes(part.data, part.size, "data of a part"))
-            .collect::<Result<_, _>>()?;
+        let payload = |part: &Bytes| border::bytes(part.data, part.size, "data of a part");
+        let mut bytes = 0_usize;
+        for part in parts {
+            // More than there is memory, which the source refuses.
+            bytes = bytes.saturating_add(payload(part)?.len());
+        }
+        let fill = |place: &mut [u8]| {
+            let mut rest = place;
+            for part in parts {
+                let payload = payload(part).expect("looked at above");
+                let (front, behind) = rest.split_at_mut(payload.len());
+                front.copy_from_slice(payload);
+                rest = behind;
+            }
+        };
         let is_taken = source.with(timeout_ms, |readout, patience| {
-            readout.send(TfId(tf), format, &parts, patience)
+            readout.send_with(TfId(tf), format, bytes, fill, patience)
         })?;
         Ok(if is_taken {
             Status::Ok

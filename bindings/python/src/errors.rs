@@ -4,7 +4,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use sheaf_node::consume::ConsumeError;
-use sheaf_node::readout::{ReadoutError, SendError};
+use sheaf_node::readout::{ReadoutError, SendError, with_causes};
 
 create_exception!(
     sheaf,
@@ -79,18 +79,4 @@ pub(crate) fn of_readout(error: &ReadoutError) -> PyErr {
 /// Returns the exception for what happened to a consumer.
 pub(crate) fn of_consumer(error: &ConsumeError) -> PyErr {
     ConsumerError::new_err(with_causes(error))
-}
-
-/// Returns the message of `error` and of what caused it, where the message does not say that itself.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let more = next.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = next.source();
-    }
-    text
 }

@@ -3,7 +3,7 @@
 use crate::check::Case;
 use crate::finding::Verdict;
 use sheaf_auth::{Certificate, Moment};
-use sheaf_protocol::{NodeId, Role};
+use sheaf_protocol::Role;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -16,23 +16,9 @@ pub(crate) fn judge(case: &Case<'_>) -> Vec<Verdict> {
     if !security.has_certificates() {
         return vec![Verdict::ok("the farm file has none")];
     }
-    let mut nodes: Vec<NodeId> = vec![NodeId {
-        role: Role::Operator,
-        index: 0,
-    }];
-    for role in &case.question.roles {
-        let count = match role {
-            Role::Icn => u32::try_from(case.farm.icn.all_addresses().len()).unwrap_or(u32::MAX),
-            Role::Flp => case.farm.run.flps,
-            Role::Epn => case.farm.run.epns,
-            Role::Writer => u32::try_from(case.farm.writer.addresses.len()).unwrap_or(u32::MAX),
-            Role::Operator => 0,
-        };
-        let indices = 0..u16::try_from(count).unwrap_or(u16::MAX);
-        nodes.extend(indices.map(|index| NodeId { role: *role, index }));
-    }
+    let roles = case.question.roles.iter().chain([&Role::Operator]);
     let mut files: BTreeMap<PathBuf, String> = BTreeMap::new();
-    for node in nodes {
+    for node in roles.flat_map(|role| case.farm.nodes(*role)) {
         if let Some(of_node) = security.files(node) {
             files.insert(of_node.certificate, node.to_string());
             files.insert(of_node.ca, "ca".to_owned());
@@ -86,7 +72,7 @@ mod tests {
     use super::*;
     use crate::finding::State;
     use sheaf_auth::{Authority, CertFiles, Validity};
-    use sheaf_protocol::EpnId;
+    use sheaf_protocol::{EpnId, NodeId};
 
     #[test]
     fn certificates_that_end_are_named() {

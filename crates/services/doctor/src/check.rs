@@ -4,12 +4,13 @@ use crate::Question;
 use crate::finding::Verdict;
 use crate::machine::Machine;
 use crate::peers::Peers;
+use serde::Serialize;
 use sheaf_gateway::Facts;
 use sheaf_node::config::FarmConfig;
 
 /// Facts that a check judges.
 #[derive(Clone, Copy, Debug)]
-pub struct Case<'a> {
+pub(crate) struct Case<'a> {
     pub(crate) question: &'a Question<'a>,
     /// Farm file, or the defaults.
     pub(crate) farm: &'a FarmConfig,
@@ -20,7 +21,7 @@ pub struct Case<'a> {
 }
 
 /// A check. What it has to say to people stands here once: the report, `--list` and the reference are made of it.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Check {
     /// Name.
     pub name: &'static str,
@@ -32,5 +33,6 @@ pub struct Check {
     pub why: &'static str,
     /// Cost of another value, where that was measured.
     pub cost: Option<&'static str>,
+    #[serde(skip)]
     pub(crate) judge: fn(&Case<'_>) -> Vec<Verdict>,
 }

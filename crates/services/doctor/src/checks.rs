@@ -4,6 +4,7 @@ use crate::check::{Case, Check};
 use crate::finding::Verdict;
 use crate::{certificates, disk, network};
 use sheaf_node::config::{FarmConfig, LedgerBackend};
+use sheaf_node::role::files_needed;
 use sheaf_protocol::{NodeId, Role};
 use std::path::{Path, PathBuf};
 
@@ -47,7 +48,7 @@ pub const CHECKS: &[Check] = &[
     Check {
         name: "open-files",
         reads: "the hard limit of open files of this user",
-        expects: "transport.connections_max and 256 more",
+        expects: "as many as a node of each role needs for its connections, consumers and page",
         why: "a node raises its limit to what its connections need, and does not start if it may not",
         cost: None,
         judge: open_files,
@@ -272,7 +273,18 @@ fn memory(case: &Case<'_>) -> Vec<Verdict> {
 }
 
 fn open_files(case: &Case<'_>) -> Vec<Verdict> {
-    let needed = u64::from(case.farm.transport.connections_max) + 256;
+    let farm = case.farm;
+    let of_role = |role: &Role| {
+        let has_page = match role {
+            Role::Icn => farm.icn.metrics.is_some(),
+            Role::Flp => farm.flp.metrics.is_some(),
+            Role::Epn => farm.epn.metrics.is_some(),
+            Role::Writer => farm.writer.metrics.is_some(),
+            Role::Operator => false,
+        };
+        files_needed(farm, *role, has_page)
+    };
+    let needed = case.question.roles.iter().map(of_role).max().unwrap_or(0);
     only(match case.machine.files_max {
         Some(found) if found < needed => {
             Verdict::wrong(format!("{found} at most"), format!("{needed} or more")).mended_by(

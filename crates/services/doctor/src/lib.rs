@@ -14,11 +14,12 @@ mod network;
 mod peers;
 mod report;
 
-pub use check::{Case, Check};
+pub use check::Check;
 pub use checks::CHECKS;
 pub use finding::{Finding, State};
 pub use report::Report;
 
+use check::Case;
 use machine::Machine;
 use peers::Peers;
 use sheaf_gateway::Facts;

@@ -3,7 +3,6 @@
 use crate::check::Case;
 use crate::finding::Verdict;
 use crate::peers::{Connected, Heard, Place, Purpose};
-use sheaf_protocol::Role;
 use std::time::Duration;
 
 /// Offloads that are to be on.
@@ -78,35 +77,9 @@ pub(crate) fn port_range(case: &Case<'_>) -> Vec<Verdict> {
     let Some((first, last)) = case.machine.port_range else {
         return vec![Verdict::not_checked("the kernel does not tell it")];
     };
-    let farm = case.farm;
-    let mut listens: Vec<(&str, String)> = Vec::new();
-    for role in &case.question.roles {
-        let (listen, page) = match role {
-            Role::Icn => (
-                farm.icn
-                    .all_addresses()
-                    .first()
-                    .map(|at| ("icn.address", at.clone())),
-                farm.icn.metrics.clone().map(|at| ("icn.metrics", at)),
-            ),
-            Role::Flp => (None, farm.flp.metrics.clone().map(|at| ("flp.metrics", at))),
-            Role::Epn => (
-                Some(("epn.listen", farm.epn.listen.clone())),
-                farm.epn.metrics.clone().map(|at| ("epn.metrics", at)),
-            ),
-            Role::Writer => (
-                farm.writer
-                    .addresses
-                    .first()
-                    .map(|at| ("writer.addresses", at.clone())),
-                farm.writer.metrics.clone().map(|at| ("writer.metrics", at)),
-            ),
-            Role::Operator => (None, None),
-        };
-        listens.extend(listen.into_iter().chain(page));
-    }
+    let roles = case.question.roles.iter();
+    let listens = roles.flat_map(|role| case.farm.listens(*role));
     let found: Vec<Verdict> = listens
-        .into_iter()
         .filter_map(|(key, address)| {
             let port: u16 = address.rsplit_once(':')?.1.parse().ok()?;
             let is_free = is_reserved(&case.machine.reserved_ports, port);

@@ -89,7 +89,8 @@ impl FarmConfig {
     }
 
     /// Returns the nodes of a role as far as the farm file knows them.
-    fn nodes(&self, role: Role) -> Vec<NodeId> {
+    #[must_use]
+    pub fn nodes(&self, role: Role) -> Vec<NodeId> {
         let count = match role {
             Role::Icn => u32::try_from(self.icn.all_addresses().len()).unwrap_or(u32::MAX),
             Role::Flp => self.run.flps,
@@ -119,8 +120,9 @@ impl FarmConfig {
         })
     }
 
-    /// Returns the addresses of the first node of `role` at which another process listens now.
-    fn check_ports(&self, role: Role) -> Vec<ConfigError> {
+    /// Returns where the first node of `role` listens, by the keys of the farm file.
+    #[must_use]
+    pub fn listens(&self, role: Role) -> Vec<(&'static str, String)> {
         let epn = NodeId::from(EpnId(0));
         let mut listens = Vec::new();
         match role {
@@ -145,10 +147,18 @@ impl FarmConfig {
             }
             Role::Operator => {}
         }
+        listens
+    }
+
+    /// Returns the addresses of the first node of `role` at which another process listens now.
+    fn check_ports(&self, role: Role) -> Vec<ConfigError> {
         let is_taken = |address: &str| {
             TcpListener::bind(address).is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
         };
-        let taken = listens.into_iter().filter(|(_, at)| is_taken(at));
+        let taken = self
+            .listens(role)
+            .into_iter()
+            .filter(|(_, at)| is_taken(at));
         taken
             .map(|(key, at)| {
                 let found = format!("{at}, at which another process listens now");

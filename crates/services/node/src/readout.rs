@@ -88,6 +88,22 @@ pub enum ReadoutError {
     },
 }
 
+/// Returns the message of `error` and of what caused it, where the message does not say that itself: the text that
+/// programs in other languages get.
+#[must_use]
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let more = next.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = next.source();
+    }
+    text
+}
+
 /// An FLP in a thread of this process, and the way to it. Dropped, it takes no more STFs, and its thread ends when each
 /// of those before is decided.
 #[derive(Debug)]

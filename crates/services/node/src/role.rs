@@ -32,6 +32,8 @@ use crate::writer::{WriterNode, WriterParts};
 use driver::Driver;
 use nodes::ReportingIcn;
 use process::{Every, Process, icns_to_begin_with, resolve, resolve_all, wake};
+
+pub use process::files_needed;
 pub use reload::Reader;
 use sheaf_membership::Member;
 pub use sheaf_metrics::Backend;

@@ -23,8 +23,6 @@ const SMALL_BYTES: i64 = 256 << 20;
 const DAYS: (u32, u32) = (3650, 365);
 /// Keys by which kinds of sources have a place, in the order in which they are looked for.
 const PLACES: [&str; 5] = ["files", "path", "listen", "address", "endpoint"];
-/// Widest line of a comment.
-const WIDTH: usize = 100;
 
 /// Machines of a farm.
 pub(super) enum Place {
@@ -170,8 +168,11 @@ impl Farm {
             let mut keys: Vec<(&String, &Value)> = table.iter().collect();
             keys.sort_by_key(|(key, _)| place(key));
             for (key, value) in keys {
-                for line in wrapped(&about(&format!("{name}.{key}"))) {
-                    let _ = writeln!(text, "# {line}");
+                let path = format!("{name}.{key}");
+                let mut known = TABLES.iter().flat_map(|table| table.keys);
+                // A kind has keys of its own, which are not described.
+                if let Some(known) = known.find(|known| known.path == path) {
+                    keys::comment(&mut text, &known.description());
                 }
                 let _ = writeln!(text, "{key} = {value}");
             }
@@ -331,39 +332,20 @@ fn pattern(hosts: &[String]) -> Option<String> {
     })
 }
 
-/// Returns the description of a key; none for keys that a kind has of its own.
-fn about(path: &str) -> String {
-    let mut keys = TABLES.iter().flat_map(|table| table.keys);
-    let key = keys.find(|key| key.path == path);
-    key.map(keys::Key::description).unwrap_or_default()
-}
-
-/// Returns `text` in lines that are not too wide.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.len() + 1 + word.len() <= WIDTH => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 /// Returns the script that starts all nodes on one machine.
 fn start(flps: u16, epns: u16) -> String {
     format!(
         "#!/bin/sh
 # Starts all nodes of {FARM_FILE} on this machine, and ends when the run does. Ctrl-C ends the run in order. Logs and
-# event logs are in log/; `sheaf data verify log` recomputes the books of a run. SHEAF names another program.
+# event logs are in a new folder below log/: `sheaf data verify` recomputes the books of a run from it. SHEAF names
+# another program.
 cd \"$(dirname \"$0\")\" || exit 1
 sheaf=${{SHEAF:-sheaf}}
-rm -rf log && mkdir log
+log=log/$(date -u +%Y-%m-%dT%H-%M-%SZ)
+mkdir -p log && mkdir \"$log\" || exit 1
+echo \"logs: $log\"
 node() {{
-    \"$sheaf\" run \"$1\" --config {FARM_FILE} --index \"$2\" --log-file \"log/$1-$2.log\" --events \"log/$1-$2.events\" \\
+    \"$sheaf\" run \"$1\" --config {FARM_FILE} --index \"$2\" --log-file \"$log/$1-$2.log\" --events \"$log/$1-$2.events\" \\
         >/dev/null &
 }}
 trap '\"$sheaf\" ctl stop --config {FARM_FILE}' INT TERM

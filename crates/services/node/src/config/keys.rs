@@ -6,7 +6,7 @@
 mod example;
 mod table;
 
-pub use example::example;
+pub use example::{comment, example};
 pub(super) use table::RATE_HZ_MAX;
 pub use table::TABLES;
 

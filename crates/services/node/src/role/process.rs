@@ -104,18 +104,7 @@ impl Process {
             heap_bytes_max: budget.heap,
             ..config.transport.tcp()
         };
-        let connections_max =
-            tcp.accepted_max + config.run.flps as usize + config.run.epns as usize;
-        let consumers = match node.role {
-            Role::Epn => config.epn.sink.table().descriptors_max(),
-            Role::Writer => config
-                .writer
-                .files
-                .as_ref()
-                .map_or(0, StreamsSink::files_max),
-            Role::Icn | Role::Flp | Role::Operator => 0,
-        };
-        let files = raise_files(connections_max, consumers, metrics.is_some())?;
+        let files = raise_files(config, node.role, metrics.is_some())?;
         let queue_bytes_max = tcp.queue_bytes_max;
         let beside = Beside {
             // Its peers send control messages only.
@@ -144,7 +133,7 @@ impl Process {
             ledger_bytes = budget.ledger,
             program_bytes = budget.program,
             queue_bytes_max_each = queue_bytes_max,
-            connections_max,
+            connections_max = connections_max(config),
             files,
             "Memory budget"
         );
@@ -293,16 +282,30 @@ pub(super) fn resolve_all(addresses: &[String]) -> Result<Vec<String>, RoleError
     addresses.iter().map(|address| resolve(address)).collect()
 }
 
-/// Returns the descriptors that a process needs for its connections, the `consumers` of its sink, and its page.
-fn files_needed(connections_max: usize, consumers: usize, has_page: bool) -> u64 {
+/// Returns the connections that a process may have at once: those that it accepts, and its own to all nodes.
+fn connections_max(config: &FarmConfig) -> usize {
+    config.transport.tcp().accepted_max + config.run.flps as usize + config.run.epns as usize
+}
+
+/// Returns the descriptors that a process of `role` needs for its connections, the consumers of its sink, and its page.
+#[must_use]
+pub fn files_needed(config: &FarmConfig, role: Role, has_page: bool) -> u64 {
+    let consumers = match role {
+        Role::Epn => config.epn.sink.table().descriptors_max(),
+        Role::Writer => {
+            let files = config.writer.files.as_ref();
+            files.map_or(0, StreamsSink::files_max)
+        }
+        Role::Icn | Role::Flp | Role::Operator => 0,
+    };
     let of_page = if has_page { http::FILES } else { 0 };
-    (connections_max + consumers + of_page) as u64 + FILES_BESIDE
+    (connections_max(config) + consumers + of_page) as u64 + FILES_BESIDE
 }
 
 /// Raises the limit of descriptors to what the process needs. Returns how many it may have.
-fn raise_files(connections_max: usize, consumers: usize, has_page: bool) -> Result<u64, RoleError> {
+fn raise_files(config: &FarmConfig, role: Role, has_page: bool) -> Result<u64, RoleError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let needed = files_needed(connections_max, consumers, has_page);
+    let needed = files_needed(config, role, has_page);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let found = current.unwrap_or(u64::MAX);
     if found >= needed {
@@ -317,7 +320,7 @@ fn raise_files(connections_max: usize, consumers: usize, has_page: bool) -> Resu
         return Err(RoleError::Files {
             needed,
             limit,
-            connections_max,
+            connections_max: connections_max(config),
         });
     }
     Ok(needed)
@@ -370,12 +373,20 @@ impl Every {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SinkConfig;
 
     #[test]
     fn the_descriptors_of_the_page_are_claimed_at_the_start() {
-        let without = files_needed(4096, 8, false);
+        let mut config = FarmConfig::default();
+        (config.run.flps, config.run.epns) = (3, 5);
+        let without = files_needed(&config, Role::Epn, false);
         assert_eq!(without, 4096 + 8 + FILES_BESIDE);
-        assert_eq!(files_needed(4096, 8, true), without + http::FILES as u64);
+        let with_page = files_needed(&config, Role::Epn, true);
+        assert_eq!(with_page, without + http::FILES as u64);
+        config.epn.sink = SinkConfig::of_words("shm:/run/epn").expect("a sink");
+        let consumers = config.epn.sink.table().descriptors_max() as u64;
+        assert!(consumers > 0);
+        assert_eq!(files_needed(&config, Role::Epn, false), without + consumers);
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub fn example() -> String {
 }
 
 /// Adds `words` as a comment of lines that fit a screen.
-fn comment(text: &mut String, words: &str) {
+pub fn comment(text: &mut String, words: &str) {
     let mut line = "#".to_owned();
     for word in words.split_whitespace() {
         if line.chars().count() + 1 + word.chars().count() > COLUMNS {
