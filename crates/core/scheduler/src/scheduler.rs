@@ -144,6 +144,8 @@ pub struct Scheduler {
     cut_off: BTreeSet<Source>,
     /// Pairs that cannot reach each other.
     unreachable: BTreeMap<(FlpId, EpnId), Unreachable>,
+    /// Pairs whose report has lapsed, each with the time until which it is open whether they reach each other.
+    unreachable_lapsed: BTreeMap<(FlpId, EpnId), Timestamp>,
     rosters: Rosters,
     tfs: BTreeMap<TfId, OpenTf>,
     queue: VecDeque<TfId>,
@@ -246,6 +248,7 @@ impl Scheduler {
             cut_off: BTreeSet::new(),
             former_epns: BTreeMap::new(),
             unreachable: BTreeMap::new(),
+            unreachable_lapsed: BTreeMap::new(),
             rosters: Rosters::default(),
             tfs: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -416,7 +419,7 @@ impl Scheduler {
     pub fn handle_tick(&mut self, now: Timestamp) {
         self.begin_if_quorum(now);
         self.pace(now);
-        self.unreachable.retain(|_, pair| pair.until > now);
+        self.lapse_unreachable(now);
         let due: Vec<TfId> = self
             .tfs
             .iter()

@@ -254,6 +254,8 @@ impl Scheduler {
             self.epns.remove(&target.epn);
             self.leaving.remove(&target.epn);
             self.unreachable.retain(|(_, epn), _| *epn != target.epn);
+            self.unreachable_lapsed
+                .retain(|(_, epn), _| *epn != target.epn);
             self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
         }
         // Also of a life that this ICN knows from the log only.
@@ -350,6 +352,7 @@ impl Scheduler {
             Control::Unreachable { target } => {
                 let until = now + UNREACHABLE_FOR;
                 let pair = (source.flp, target.epn);
+                self.unreachable_lapsed.remove(&pair);
                 let reported = self.unreachable.entry(pair);
                 let reported = reported.or_insert(Unreachable { since: now, until });
                 reported.until = until;
@@ -362,6 +365,15 @@ impl Scheduler {
             }
             _ => self.stats.unexpected_messages += 1,
         }
+    }
+
+    /// Ends reports that EPNs are unreachable and that were not repeated. For as long again such a pair is neither
+    /// reachable nor unreachable: the reports of all FLPs of an EPN that is gone lapse one after the other.
+    pub(super) fn lapse_unreachable(&mut self, now: Timestamp) {
+        self.unreachable_lapsed.retain(|_, until| *until > now);
+        let lapsed = self.unreachable.extract_if(.., |_, pair| pair.until <= now);
+        let lapsed = lapsed.map(|(pair, _)| (pair, now + UNREACHABLE_FOR));
+        self.unreachable_lapsed.extend(lapsed);
     }
 
     fn handle_announce(&mut self, now: Timestamp, source: Source, items: &[Announced]) {

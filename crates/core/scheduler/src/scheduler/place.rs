@@ -548,7 +548,8 @@ impl Scheduler {
     /// Gives up FLPs that cannot reach the EPN. A TF whose FLPs cannot all reach one EPN waits no longer than a stale
     /// one: it goes on without those that miss the EPN that most can reach, as the quorum rule says. One bad cable does
     /// not stop the farm. An EPN that no FLP reaches is no EPN: where there is no other one, the TF waits as if all
-    /// were gone. Since FLPs notice the loss of an EPN one after the other, fresh reports decide nothing.
+    /// were gone. Since FLPs notice the loss of an EPN one after the other, fresh reports decide nothing, nor do those
+    /// that lapsed just now.
     pub(super) fn give_up_unreachable(&mut self, now: Timestamp, tf: TfId) {
         let Some(open) = self.tfs.get(&tf) else {
             return;
@@ -579,7 +580,11 @@ impl Scheduler {
             let reported = self.unreachable.get(&(source.flp, target.epn));
             reported.is_some_and(|pair| now.since(pair.since) < REPORTED_BY_ALL_AFTER)
         };
-        if cut.iter().any(is_fresh) {
+        let has_lapsed = |source: &Source| {
+            self.unreachable_lapsed
+                .contains_key(&(source.flp, target.epn))
+        };
+        if cut.iter().any(is_fresh) || needed.iter().any(has_lapsed) {
             return;
         }
         for source in cut {

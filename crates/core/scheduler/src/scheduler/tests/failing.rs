@@ -499,6 +499,19 @@ fn a_tf_is_not_given_up_while_flps_still_notice_one_after_the_other_that_the_onl
 }
 
 #[test]
+fn a_tf_is_not_given_up_while_reports_that_the_only_epn_is_cut_off_lapse_one_after_the_other() {
+    let mut bench = farm(2, 1);
+    bench.after("flps have 0; flp 0 unreachable 0; wait 20; flp 1 unreachable 0");
+    for _ in 0..4 {
+        bench.after("wait 800; flp 0 unreachable 0; wait 150; flp 1 unreachable 0");
+    }
+    bench.after("wait 850; flp 1 unreachable 0; wait 900; flp 1 unreachable 0; wait 90");
+    assert_eq!(bench.scheduler.accounting().dropped_total(), 0);
+    // One that goes on reporting, while the other one does not for as long again, is the only one that is cut off.
+    assert_eq!(bench.after("wait 10"), "0 dropped source-late");
+}
+
+#[test]
 fn the_last_word_of_an_flp_that_is_far_beyond_everything_is_not_believed() {
     let mut bench = farm(1, 1);
     bench.after("flp 0 has 0; epn 0 built 0; epn 0 acks 0");
