@@ -18,6 +18,7 @@ mod file;
 mod format;
 mod part;
 mod policy;
+mod program;
 mod simulate;
 mod source;
 mod tf;
@@ -41,6 +42,8 @@ mod module {
     use crate::part::Part;
     #[pymodule_export]
     use crate::policy::{PyJob, PyTarget, PyTargets};
+    #[pymodule_export]
+    use crate::program::{check_policy, register_policy, run_words};
     #[pymodule_export]
     use crate::simulate::{points_of, simulate_point};
     #[pymodule_export]

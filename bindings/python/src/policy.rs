@@ -204,13 +204,35 @@ impl Account {
 
 /// A policy whose choices a Python object makes.
 pub(crate) struct PyPolicy {
+    name: &'static str,
     object: Py<PyAny>,
     account: Account,
+    fallback: Option<Fallback>,
+}
+
+/// Maker of the policy that takes over from one that has raised an exception, which it reports; from a seed.
+type MakeFallback = fn(PyErr, u64) -> Box<dyn Policy>;
+
+/// Place for the policy that takes over.
+struct Fallback {
+    make: MakeFallback,
+    seed: u64,
+    in_force: Option<Box<dyn Policy>>,
 }
 
 impl PyPolicy {
     /// Makes the policy of one run: `maker` is called with `seed`, and what it returns has `choose(job, targets)`.
     pub(crate) fn new(maker: &Py<PyAny>, seed: u64, account: &Account) -> Self {
+        Self::named("python", maker, seed, account)
+    }
+
+    /// Makes the policy `name` as [`new`](Self::new) does.
+    pub(crate) fn named(
+        name: &'static str,
+        maker: &Py<PyAny>,
+        seed: u64,
+        account: &Account,
+    ) -> Self {
         let account = account.clone();
         let made = Python::attach(|py| {
             let object = maker.call1(py, (seed,))?;
@@ -226,7 +248,22 @@ impl PyPolicy {
             account.open().raised = Some(error);
             Python::attach(|py| py.None())
         });
-        Self { object, account }
+        Self {
+            name,
+            object,
+            account,
+            fallback: None,
+        }
+    }
+
+    /// Lets what `make` returns decide from the first exception on.
+    pub(crate) fn or_else(mut self, make: MakeFallback, seed: u64) -> Self {
+        self.fallback = Some(Fallback {
+            make,
+            seed,
+            in_force: None,
+        });
+        self
     }
 
     fn ask(&self, now: Timestamp, job: &Job<'_>, view: &LoadView) -> PyResult<Option<TargetId>> {
@@ -256,7 +293,7 @@ impl PyPolicy {
 
 impl Policy for PyPolicy {
     fn name(&self) -> &'static str {
-        "python"
+        self.name
     }
 
     fn choose(
@@ -265,8 +302,15 @@ impl Policy for PyPolicy {
         job: &Job<'_>,
         view: &LoadView,
     ) -> Result<TargetId, Refusal> {
+        if let Some(Fallback {
+            in_force: Some(policy),
+            ..
+        }) = &mut self.fallback
+        {
+            return policy.choose(now, job, view);
+        }
         if self.account.open().raised.is_some() {
-            return Err(view.refusal(job));
+            return self.fail(now, job, view);
         }
         let began = Instant::now();
         let asked = self.ask(now, job, view);
@@ -285,13 +329,36 @@ impl Policy for PyPolicy {
             Ok(None) => "None, though some target fits".to_owned(),
             Err(error) => {
                 calls.raised = Some(error);
-                return Err(view.refusal(job));
+                drop(calls);
+                return self.fail(now, job, view);
             }
         };
         calls.raised = Some(PolicyError::new_err(format!(
             "choose for job {} returned {wrong}; expected a target whose `fits` is True",
             job.id
         )));
-        Err(view.refusal(job))
+        drop(calls);
+        self.fail(now, job, view)
+    }
+}
+
+impl PyPolicy {
+    /// Answers after an exception: by the policy that takes over, or with a refusal.
+    fn fail(
+        &mut self,
+        now: Timestamp,
+        job: &Job<'_>,
+        view: &LoadView,
+    ) -> Result<TargetId, Refusal> {
+        let Some(fallback) = &mut self.fallback else {
+            return Err(view.refusal(job));
+        };
+        let Some(raised) = self.account.open().raised.take() else {
+            return Err(view.refusal(job));
+        };
+        let mut policy = (fallback.make)(raised, fallback.seed);
+        let choice = policy.choose(now, job, view);
+        fallback.in_force = Some(policy);
+        choice
     }
 }

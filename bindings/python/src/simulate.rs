@@ -2,6 +2,7 @@
 
 use crate::errors::BadConfig;
 use crate::policy::{Account, PyPolicy};
+use crate::program::registered;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sheaf_placement::Policy;
@@ -65,10 +66,13 @@ pub(crate) fn simulate_point(
             if calls.raised.is_none() {
                 calls.raised = Python::attach(|py| py.check_signals()).err();
             }
-            calls.raised.is_none()
+            calls.raised.is_none() && registered().open().raised.is_none()
         };
         run_point_with(&scenario, make, goes_on, &mut take)
     });
+    if let Some(raised) = registered().open().raised.take() {
+        return Err(raised);
+    }
     let mut calls = account.open();
     if let Some(raised) = calls.raised.take() {
         return Err(raised);

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,14 +42,17 @@ def _starter() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "sheaf-farm")
 
 
-def _popen(command: list[str], folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+def _popen(command: list[str], folder: Path, errors: Path) -> subprocess.Popen[str]:
+    with errors.open("a") as file:
+        return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=file, text=True)
 
 
 class Farm:
     """A running farm. Make one with `farm`."""
 
-    def __init__(self, folder: Path, flps: int, epns: int, source: str) -> None:
+    def __init__(
+        self, folder: Path, flps: int, epns: int, source: str, icn: Sequence[str | os.PathLike[str]] = ()
+    ) -> None:
         self.folder = folder
         """Folder of its farm file, logs, event logs and sockets."""
         self.path = folder / "farm.toml"
@@ -57,6 +60,7 @@ class Farm:
         self.flps = flps
         self.epns = epns
         self._source = source
+        self._icn = [os.fspath(word) for word in icn]
         self._nodes: dict[str, subprocess.Popen[str]] = {}
 
     def source(self, index: int = 0, **options: Any) -> Source:
@@ -102,8 +106,8 @@ class Farm:
         self.wait()
 
     def wait(self, timeout: float = _PATIENCE) -> None:
-        """Waits until all nodes have ended, as after the last TF of the run. Raises FarmError if one has failed or takes
-        longer than `timeout` seconds."""
+        """Waits until all nodes have ended, as after the last TF of the run. Raises FarmError if one has failed or
+        takes longer than `timeout` seconds."""
         until = time.monotonic() + timeout
         for node, process in self._nodes.items():
             try:
@@ -129,20 +133,26 @@ class Farm:
         return self._nodes[node]
 
     def _log(self, node: str) -> str:
-        lines = (self.folder / f"{node.replace(':', '-')}.log").read_text(errors="replace").splitlines()
+        # A node that did not come to its log says so on its standard error.
+        files = [self.folder / f"{node.replace(':', '-')}.{end}" for end in ("log", "err")]
+        lines = [line for file in files if file.exists() for line in file.read_text(errors="replace").splitlines()]
         return "\n".join(lines[-20:])
+
+    def _program(self, role: str) -> list[str]:
+        """Returns the command line of the program of a node."""
+        return list(self._icn) if role == "icn" and self._icn else [str(program())]
 
     def _start(self, role: str, index: int, *arguments: str) -> str:
         """Starts a node, and returns its address if it listens."""
         node = f"{role}:{index}"
         name = f"{role}-{index}"
         command = [
-            str(program()), "run", role, "--config", str(self.path), "--index", str(index),
+            *self._program(role), "run", role, "--config", str(self.path), "--index", str(index),
             "--log-file", str(self.folder / f"{name}.log"), "--events", str(self.folder / f"{name}.events"), *arguments,
         ]  # fmt: skip
         # A test that is killed takes its farm along.
         command += ["--parent", str(os.getpid())]
-        process = _starter().submit(_popen, command, self.folder).result()
+        process = _starter().submit(_popen, command, self.folder, self.folder / f"{name}.err").result()
         self._nodes[node] = process
         return self._address(node, process) if role != "flp" else ""
 
@@ -178,19 +188,22 @@ def farm(
     source: str = "program",
     config: Mapping[str, Mapping[str, Any]] | None = None,
     folder: str | os.PathLike[str] | None = None,
+    icn: Sequence[str | os.PathLike[str]] = (),
 ) -> Iterator[Farm]:
     """Starts a farm of real processes on free ports of this machine, and kills what is left of it at the end.
 
     `source` is the kind of the sources of its FLPs: with "program" they are made by `Farm.source` in this process, with
-    another kind such as "generator" the FLPs are processes as well. EPNs lend their TFs to consumers (sink shm). `config`
-    has further tables of the farm file, such as {"run": {"timeframes": 100}}. `folder` keeps the farm file, logs and event
-    logs; without it they are removed. Raises FarmError if a node does not start.
+    another kind such as "generator" the FLPs are processes as well. EPNs lend their TFs to consumers (sink shm).
+    `config` has further tables of the farm file, such as {"run": {"timeframes": 100}}. `folder` keeps the farm file,
+    logs and event logs; without it they are removed. `icn` is the command line of the program that is the ICN in place
+    of `sheaf`, such as [sys.executable, "my_policy.py"], which has a policy of its own. Raises FarmError if a node does
+    not start.
     """
     is_kept = folder is not None
     # Paths of sockets are short: not the temporary folder of a test, which is deep.
     place = Path(folder).absolute() if folder is not None else Path(tempfile.mkdtemp(prefix="sheaf-"))
     place.mkdir(parents=True, exist_ok=True)
-    running = Farm(place, flps, epns, source)
+    running = Farm(place, flps, epns, source, icn)
     try:
         tables = _tables(running, source, config or {})
         running.path.write_text(_toml(tables))

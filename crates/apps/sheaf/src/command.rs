@@ -2,8 +2,8 @@
 
 use crate::logging::{self, Usual};
 use crate::{
-    agent, cert, completions, config, ctl, data, demo, doctor, files, init, manual, reference, run,
-    serve, ship, status, top,
+    agent, cert, completions, config, ctl, data, demo, doctor, files, init, manual, new, reference,
+    run, serve, ship, status, top,
 };
 #[cfg(feature = "monitor")]
 use crate::{alarms, monitor, query, samples};
@@ -29,6 +29,7 @@ Examples:
   sheaf demo                                   a whole farm on this machine, live
   sheaf demo --kill epn:2@3s --duration 6s     an EPN dies, and nothing is lost
   sheaf init north                             the files of a new farm, and how to start it
+  sheaf new policy nearest                     a policy of your own, with its tests
   sheaf run icn --config farm.toml             one node of a real farm
   sheaf status --config farm.toml              how a running farm is
   sheaf top --config farm.toml                 the same, live on the terminal
@@ -57,6 +58,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Demo(Box<demo::Args>),
     Init(init::Args),
+    New(new::Args),
     Run(run::Args),
     Status(status::Args),
     Top(top::Args),
@@ -121,6 +123,7 @@ impl Command {
         match self {
             Self::Demo(args) => demo::run(args),
             Self::Init(args) => init::run(args),
+            Self::New(args) => new::run(args),
             Self::Run(args) => run::run(args),
             Self::Status(args) => status::run(args),
             Self::Top(args) => top::run(args),

@@ -24,15 +24,27 @@ const SEEDS: u64 = 200;
 /// Jobs placed in each farm, with a changed view for each.
 const CALLS: u64 = 100;
 
+/// Breach of the contract, at a seed and a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("policy {policy} breaks its contract at seed {seed}, call {call}: {what}")]
+pub struct Breach {
+    /// Name of the policy.
+    pub policy: &'static str,
+    /// Seed of the farm, for [`check_seed`].
+    pub seed: u64,
+    /// Number of the call in it.
+    pub call: u64,
+    /// The rule that is broken, with the job and the view.
+    pub what: String,
+}
+
 /// Runs the whole suite on the policies that `make` creates from seeds.
 ///
 /// # Panics
 ///
 /// If the policy breaks its contract. The message names the breach, the view, and the seed for [`check_seed`].
 pub fn check(make: impl Fn(u64) -> Box<dyn Policy>) {
-    for seed in 0..SEEDS {
-        check_seed(&make, seed);
-    }
+    try_check(make).unwrap_or_else(|breach| panic!("{breach}"));
 }
 
 /// Runs the one farm of `seed`, from which everything in it follows: one round of [`check`].
@@ -41,6 +53,19 @@ pub fn check(make: impl Fn(u64) -> Box<dyn Policy>) {
 ///
 /// If the policy breaks its contract.
 pub fn check_seed(make: impl Fn(u64) -> Box<dyn Policy>, seed: u64) {
+    try_seed(&make, seed).unwrap_or_else(|breach| panic!("{breach}"));
+}
+
+/// Runs the whole suite as [`check`] does, for callers that report a breach in their own way.
+///
+/// # Errors
+///
+/// The first [`Breach`].
+pub fn try_check(make: impl Fn(u64) -> Box<dyn Policy>) -> Result<(), Breach> {
+    (0..SEEDS).try_for_each(|seed| try_seed(&make, seed))
+}
+
+fn try_seed(make: &impl Fn(u64) -> Box<dyn Policy>, seed: u64) -> Result<(), Breach> {
     let mut farm = RandomFarm::new(seed);
     let mut policy = make(seed);
     let mut twin = make(seed);
@@ -57,33 +82,33 @@ pub fn check_seed(make: impl Fn(u64) -> Box<dyn Policy>, seed: u64) {
             1
         };
         now = Timestamp(now.0 + leap * farm.lots.random_range(0..3_000_000));
-        let fail = |what: &str| -> ! {
-            panic!(
-                "policy {name} breaks its contract at seed {seed}, call {call}: {what}; {job:?}; {:?}",
-                farm.view
-            )
+        let breach = |what: &str| Breach {
+            policy: name,
+            seed,
+            call,
+            what: format!("{what}; {job:?}; {:?}", farm.view),
         };
         let ask = |policy: &mut dyn Policy| {
             catch_unwind(AssertUnwindSafe(|| policy.choose(now, &job, &farm.view)))
-                .unwrap_or_else(|_| fail("it panics"))
+                .map_err(|_| breach("it panics"))
         };
-        let answer = ask(&mut *policy);
+        let answer = ask(&mut *policy)?;
         if let Err(broken) = judge(answer, &job, &farm.view) {
-            fail(&format!("{broken}: {answer:?}"));
+            return Err(breach(&format!("{broken}: {answer:?}")));
         }
-        let twin_answer = ask(&mut *twin);
+        let twin_answer = ask(&mut *twin)?;
         if answer != twin_answer {
-            fail(&format!(
-                "equal seeds and calls, but {answer:?} and {twin_answer:?}"
-            ));
+            let both = format!("equal seeds and calls, but {answer:?} and {twin_answer:?}");
+            return Err(breach(&both));
         }
         if policy.name() != name || twin.name() != name {
-            fail("its name changes");
+            return Err(breach("its name changes"));
         }
         if let Ok(target) = answer {
             farm.book(target, job.bytes);
         }
     }
+    Ok(())
 }
 
 /// Checks `answer` for `job` and `view`, whatever the policy prefers. `Err` says what is wrong.

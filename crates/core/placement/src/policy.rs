@@ -59,6 +59,8 @@
 //! # Ok::<(), policy::UnknownPolicy>(())
 //! ```
 //!
+//! A policy of one's own, without a change of Sheaf: [`register`].
+//!
 //! Why one trait, and what was refused: `docs/adr/2026-11-21-one-policy-trait.md`; why a policy reads what was
 //! measured from the view: `docs/adr/2026-11-21-measured-in-the-view.md`. Which to take:
 //! `docs/explanation/policies.md`.
@@ -71,11 +73,14 @@ pub mod join_idle_queue;
 pub mod least_loaded;
 pub mod maglev;
 pub mod modulo;
+mod own;
 pub mod power_of_two;
 pub mod power_of_two_memory;
 pub mod random;
 pub mod round_robin;
 pub mod weighted;
+
+pub use own::{RegisterError, register};
 
 use crate::load::{Job, LoadView, TargetId};
 use crate::refusal::Refusal;
@@ -176,7 +181,8 @@ pub fn choices() -> String {
             .map(|it| format!("{}:{}", policy.name, it.name));
         std::iter::once(policy.name.to_owned()).chain(with_argument)
     });
-    let mut forms: Vec<String> = forms.collect();
+    let own = own::names().into_iter().map(str::to_owned);
+    let mut forms: Vec<String> = forms.chain(own).collect();
     let last = forms.pop().unwrap_or_default();
     format!("{} or {last}", forms.join(", "))
 }
@@ -196,6 +202,7 @@ pub fn by_name(name: &str, seed: u64) -> Result<Box<dyn Policy>, UnknownPolicy> 
     found
         .filter(|policy| argument.is_none() || policy.argument.is_some())
         .and_then(|policy| (policy.make)(argument, seed))
+        .or_else(|| own::make(name, seed))
         .ok_or_else(|| UnknownPolicy {
             name: name.to_owned(),
         })
@@ -218,7 +225,9 @@ fn expected() -> String {
             policy.name, argument.name, argument.meaning
         ))
     });
-    NAMES.join(", ") + &with_argument.collect::<String>()
+    let mut names = NAMES.to_vec();
+    names.extend(own::names());
+    names.join(", ") + &with_argument.collect::<String>()
 }
 
 #[cfg(test)]
@@ -294,8 +303,9 @@ mod tests {
             "modulo:3",
         ] {
             let error = by_name(name, 1).err().expect("not a policy").to_string();
-            let names = NAMES.join(", ") + ", or fixed:TARGET";
-            assert!(error.contains(&names), "{error}");
+            // Those of other tests of this process may stand between.
+            assert!(error.contains(&NAMES.join(", ")), "{error}");
+            assert!(error.contains(", or fixed:TARGET with "), "{error}");
             assert!(error.contains(&format!("`{name}`")), "{error}");
         }
     }

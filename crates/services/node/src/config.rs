@@ -163,11 +163,13 @@ impl FarmConfig {
         Self::load_for(path, &[])
     }
 
-    /// As [`load`](Self::load), and looks for the files that nodes of `roles` need on this machine.
+    /// As [`load`](Self::load), and looks for the files that nodes of `roles` need on this machine, and for the policy
+    /// if an ICN is among them.
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load), and what [`check_files`](Self::check_files) finds.
+    /// As [`load`](Self::load), what [`check_files`](Self::check_files) finds, and a policy that this program does not
+    /// have.
     pub fn load_for(path: &Path, roles: &[Role]) -> Result<Self, ConfigErrors> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let found = if error.kind() == std::io::ErrorKind::InvalidData {
@@ -196,6 +198,9 @@ impl FarmConfig {
         // Checked also beside unreadable keys, which have their defaults here: all is said at once.
         let mut checked = config.check();
         checked.extend(roles.iter().flat_map(|role| config.check_files(*role)));
+        if roles.contains(&Role::Icn) {
+            checked.extend(config.check_policy());
+        }
         checked.retain(|error| !errors.iter().any(|before| before.is_about(error)));
         for error in &mut checked {
             error.line = lines.of(error);

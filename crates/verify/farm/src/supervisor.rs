@@ -3,6 +3,7 @@
 use crate::life::{Life, Lives};
 use crate::notice::{Notice, listener};
 use crate::process::{Process, StartError};
+use crate::program::this_program;
 use crate::run_dir::RunDir;
 use rustix::process::Signal;
 use sheaf_node::output::Exit;
@@ -42,7 +43,7 @@ impl<'a> Supervisor<'a> {
         status_ms: u64,
         notices: SyncSender<Notice>,
     ) -> Result<Self, StartError> {
-        let program = std::env::current_exe().map_err(StartError::Program)?;
+        let program = this_program().map_err(StartError::Program)?;
         Ok(Self {
             dir,
             program,

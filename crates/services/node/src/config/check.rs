@@ -34,6 +34,25 @@ impl FarmConfig {
         check.errors
     }
 
+    /// Returns what is wrong with the name of the policy. For an ICN only: its program may have brought a policy along
+    /// that those of other nodes and tools do not know.
+    #[must_use]
+    pub(super) fn check_policy(&self) -> Vec<ConfigError> {
+        let scheduler = &self.icn.scheduler;
+        let Err(unknown) = policy::by_name(&scheduler.policy, scheduler.seed) else {
+            return Vec::new();
+        };
+        let message = unknown.to_string();
+        let expected = message
+            .split_once("expected ")
+            .map_or("a policy", |(_, names)| names);
+        vec![ConfigError::new(
+            "icn.scheduler.policy",
+            format!("\"{}\"", unknown.name),
+            expected,
+        )]
+    }
+
     fn check_icn(&self, check: &mut Check) {
         check.node_address("icn.address", &self.icn.address);
         check.that(
@@ -45,17 +64,6 @@ impl FarmConfig {
         check.optional_address("icn.metrics", self.icn.metrics.as_deref());
         self.check_ledger(check);
         let scheduler = &self.icn.scheduler;
-        if let Err(unknown) = policy::by_name(&scheduler.policy, scheduler.seed) {
-            let message = unknown.to_string();
-            let expected = message
-                .split_once("expected ")
-                .map_or("a policy", |(_, names)| names);
-            check.fail(
-                "icn.scheduler.policy",
-                format!("\"{}\"", unknown.name),
-                expected,
-            );
-        }
         if scheduler.incomplete == Incomplete::Allow {
             check.both(
                 (1..=self.run.flps).contains(&scheduler.quorum_stfs_min),

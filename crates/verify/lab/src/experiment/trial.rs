@@ -231,7 +231,7 @@ impl Trial {
         let scenario = &self.scenario;
         let name = &scenario.policy;
         if policy::by_name(name, 1).is_err() {
-            let expected = format!("one of: {}", policy::NAMES.join(", "));
+            let expected = format!("one of: {}", policy::choices());
             return Err(experiment.value("policy", format!("{name:?}"), expected));
         }
         if scenario.mode == Mode::Legacy && !LEGACY_POLICIES.contains(&name.as_str()) {

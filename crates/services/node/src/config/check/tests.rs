@@ -1,6 +1,7 @@
 //! Bad farm files and what is said of them.
 
 use crate::config::FarmConfig;
+use sheaf_protocol::Role;
 use std::path::Path;
 
 /// `expected` are the errors of the farm file `text`, one a line; none if it is good.
@@ -44,9 +45,12 @@ fn addresses_have_a_host_and_a_port() {
 }
 
 #[test]
-fn an_unknown_policy_is_answered_with_the_known_ones() {
-    check(
-        "[icn.scheduler]\npolicy = \"fastest\"\n",
+fn an_unknown_policy_is_answered_with_the_known_ones_at_an_icn_alone() {
+    let text = "[icn.scheduler]\npolicy = \"fastest\"\n";
+    check(text, "");
+    let found = FarmConfig::parse_for(text, Path::new("f"), &[Role::Icn]);
+    assert_eq!(
+        found.expect_err("no such policy").to_string(),
         "f:2: icn.scheduler.policy: found \"fastest\", expected one of fixed, random, round-robin, modulo, \
          first-fit, least-loaded, power-of-two, weighted, earliest-finish, calendar, maglev, join-idle-queue, \
          power-of-two-memory, or fixed:TARGET with the number of a target",
