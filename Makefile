@@ -3,7 +3,7 @@
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DEMO_ARGS ?= --duration 30s
 
-.PHONY: help demo demo-serve deb c wheel bpf test
+.PHONY: help demo demo-serve deb c wheel static oci release bpf test
 
 help:
 	@echo 'make demo   build the release binary and run a farm on this machine for 30 s; DEMO_ARGS="--rate lhc" for other flags'
@@ -11,6 +11,9 @@ help:
 	@echo 'make deb    build a Debian package of the program, into target/deb'
 	@echo 'make c      build the library for C and C++, shared and static, into target/c, or PREFIX=/usr/local'
 	@echo 'make wheel  build the Python package, with the program in it, into target/wheels; needs Python 3.11 or later'
+	@echo 'make static build the program for any Linux on x86-64 and ARM64, without a C library, into target/static'
+	@echo 'make oci    build an image of it for containers, named sheaf, by podman, buildah or docker'
+	@echo 'make release  build all of these with checksums, components, licences and notes, into target/release-files'
 	@echo 'make bpf    build the BPF program of the plane tc; needs clang and the headers of libbpf'
 	@echo 'make test   set this machine up and run all that CI runs: format, lints, docs, tidy, tests'
 
@@ -45,6 +48,23 @@ wheel:
 	cp $(TARGET_DIR)/release/sheaf bindings/python/sheaf.data/scripts/
 	$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sheaf/python/bin/maturin build --release --locked \
 		--manifest-path bindings/python/Cargo.toml --out $(TARGET_DIR)/wheels
+
+# The program as one file for any Linux.
+static:
+	@scripts/setup.sh static
+	scripts/static.sh x86_64 $(TARGET_DIR)/static
+	scripts/static.sh aarch64 $(TARGET_DIR)/static
+
+# An image of that for this machine.
+oci:
+	@scripts/setup.sh static
+	scripts/static.sh $(shell uname -m) $(TARGET_DIR)/static
+	scripts/oci.sh $(TARGET_DIR)/static
+
+# All files of a release of the commit that is checked out.
+release: bpf
+	@scripts/setup.sh release
+	scripts/release.sh $(TARGET_DIR)/release-files
 
 # The program of the plane `tc`. A director finds it beside the folders of profiles, or in /usr/lib/sheaf.
 bpf: $(TARGET_DIR)/bpf/sheaf-direct.bpf.o

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Brings this machine to where `make demo` or `make test` works, or says in one line what is missing.
 #
-#     scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|guest
+#     scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|guest|static|release
 #
 # Installs Debian packages when it runs as root, and builds the pages of web/ where there is Node.js. `test` and
 # `zookeeper` fetch the jars of a ZooKeeper server, `test` and `kafka` those of a broker of Kafka, `test` and `spark`
 # PySpark, `test` and `s3` SeaweedFS, `test` and `python` packages for the tests of the Python package, `test` and
-# `guest` a kernel for emulated guests; `bpf` installs what `make bpf` needs; `test` builds mdBook. Asks nothing; a
-# second call does nothing.
+# `guest` a kernel for emulated guests; `bpf` installs what `make bpf` needs; `test` builds mdBook; `static` and
+# `release` install what `make static` and `make release` need. Asks nothing; a second call does nothing.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -25,6 +25,7 @@ test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     davix-get:davix gfal-copy:gfal2-util-scripts
     globus-gridftp-server:globus-gridftp-server-progs globus-url-copy:globus-gass-copy-progs
     cmake:cmake pkg-config:pkg-config clang:clang
+    docker-compose:docker-compose slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge
     qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio'
 
 # file:package, for what is no command: real ZeroMQ, for C and for Debian's Python; plugins of gfal-copy by protocol.
@@ -121,6 +122,9 @@ disable_services() {
         ;;
     esac
     case "$missing" in
+    *slurm* | *munge*) systemctl disable slurmctld.service slurmd.service munge.service >/dev/null 2>&1 || true ;;
+    esac
+    case "$missing" in
     *nginx*) systemctl disable nginx.service >/dev/null 2>&1 || true ;;
     esac
 }
@@ -215,6 +219,42 @@ need_python() {
     else
         echo 'setup: no packages for the tests of Python: they are skipped'
     fi
+}
+
+# Compiler and linker of static programs for x86-64 and ARM64 (zig, 190 MB unpacked), and an emulation to try the ones
+# that are not for this machine.
+need_static() {
+    wanted=scripts/static-requirements.txt
+    place=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/zig
+    if ! cmp -s "$wanted" "$place/static-requirements.txt"; then
+        echo "setup: fetching zig into $place"
+        has python3 && python3 -m venv --clear "$place" >/dev/null 2>&1 \
+            && "$place/bin/pip" install -q --no-cache-dir --require-hashes -r "$wanted" >/dev/null 2>&1 \
+            || fail "missing: zig; pip could not install $wanted"
+        cp "$wanted" "$place/static-requirements.txt"
+    fi
+    for target in x86_64-unknown-linux-musl aarch64-unknown-linux-musl; do
+        [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] || {
+            echo "setup: installing $target"
+            rustup target add "$target" >/dev/null 2>&1 || fail "missing: the target $target; rustup target add $target"
+        }
+    done
+}
+
+# Tools of a release: components and licences.
+need_release() {
+    tools=${CARGO_TARGET_DIR:-target}/tools
+    for tool in cargo-cyclonedx:0.5.9 cargo-about:0.9.3; do
+        name=${tool%%:*} version=${tool##*:}
+        # The sub-command is the word behind `cargo-`.
+        case $("$tools/bin/$name" "${name#cargo-}" --version 2>/dev/null) in
+        *" $version"*) continue ;;
+        esac
+        echo "setup: building $name $version into $tools"
+        cargo install --quiet --locked --version "$version" --root "$tools" "$name" \
+            || fail "missing: $name $version; cargo could not install it"
+    done
+    npm sbom --help >/dev/null 2>&1 || fail 'missing: npm 10 or later, for the components of the pages'
 }
 
 # Name of Debian's newest package with a kernel for clouds.
@@ -349,8 +389,17 @@ guest)
     need_packages
     need_guest
     ;;
+static | release)
+    need_tools
+    need_pages
+    test_packages='qemu-x86_64:qemu-user qemu-aarch64:qemu-user'
+    test_files=''
+    need_packages
+    need_static
+    [ "$1" = static ] || need_release
+    ;;
 *)
-    echo 'usage: scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|guest' >&2
+    echo 'usage: scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|guest|static|release' >&2
     exit 2
     ;;
 esac

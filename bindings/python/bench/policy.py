@@ -1,7 +1,7 @@
 """Price of a choice of a policy in Python, by the number of EPNs: a loop over targets, and NumPy on columns.
 
-The time of a call is that of the ICN, which waits for it: with the making of its arguments and the wait for the interpreter. It is taken
-in a simulated farm, where the same code asks the policy as in a live ICN.
+The time of a call is that of the ICN, which waits for it: with the making of its arguments and the wait for the
+interpreter. It is taken in a simulated farm, where the same code asks the policy as in a live ICN.
 """
 
 import argparse

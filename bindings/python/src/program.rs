@@ -5,16 +5,16 @@ use pyo3::prelude::*;
 use sheaf_placement::{Policy, contract, policy};
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 use crate::errors::PolicyError;
 use crate::policy::{Account, PyPolicy};
 
-/// Account of all registered policies; those that one makes are not told apart.
+/// Account of all registered policies together.
 static REGISTERED: LazyLock<Account> = LazyLock::new(Account::default);
 
 /// Effect of an exception of a registered policy in the command that runs.
@@ -118,32 +118,32 @@ pub(crate) fn run_words(py: Python<'_>, words: Vec<OsString>, launcher: String) 
     Ok((0..=u8::MAX).find(is_it).unwrap_or(1))
 }
 
-/// Folder of the script that starts this program again.
-fn launcher_folder() -> PathBuf {
-    std::env::temp_dir().join(format!("sheaf-python-{}", std::process::id()))
-}
+/// Folder with the script that starts this program again, once there is one.
+static LAUNCHER: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Writes the script that starts this program again; its process is that of the program.
+/// Writes the script that starts this program again, unless it is there; its process is that of the program.
 fn write_launcher(command: &str) -> io::Result<PathBuf> {
-    let folder = launcher_folder();
-    let script = folder.join("sheaf");
-    if script.exists() {
-        return Ok(script);
+    let mut launcher = LAUNCHER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(folder) = &*launcher {
+        return Ok(folder.join("sheaf"));
     }
+    let folder = std::env::temp_dir().join(format!("sheaf-python-{}", std::process::id()));
     fs::DirBuilder::new().mode(0o700).create(&folder)?;
-    let file = fs::OpenOptions::new()
+    let script = launcher.insert(folder).join("sheaf");
+    let mut options = fs::OpenOptions::new();
+    let mut file = options
         .write(true)
         .create_new(true)
         .mode(0o700)
         .open(&script)?;
-    io::Write::write_all(
-        &mut &file,
-        format!("#!/bin/sh\nexec {command} \"$@\"\n").as_bytes(),
-    )?;
+    file.write_all(format!("#!/bin/sh\nexec {command} \"$@\"\n").as_bytes())?;
     Ok(script)
 }
 
 fn remove_launcher() {
-    // There is none unless the command has started nodes.
-    let _ = fs::remove_dir_all(launcher_folder());
+    let mut launcher = LAUNCHER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(folder) = launcher.take() {
+        // One that cannot be removed is a file of some bytes in the folder for temporary ones.
+        let _ = fs::remove_dir_all(folder);
+    }
 }

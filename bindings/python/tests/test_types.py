@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import sheaf
@@ -50,8 +51,9 @@ asyncio.run(main())
 def mypy(*arguments: str, folder: Path) -> list[str]:
     """Returns the lines with errors."""
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), *arguments]
-    # The package comes from PYTHONPATH here, where the checker does not look for types.
-    environment = os.environ | {"MYPYPATH": str(PACKAGE.parent)}
+    # A package of PYTHONPATH is none that the checker finds; an installed one is, and may not be named.
+    is_installed = str(PACKAGE.parent) in {sysconfig.get_path("platlib"), sysconfig.get_path("purelib")}
+    environment = os.environ if is_installed else os.environ | {"MYPYPATH": str(PACKAGE.parent)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return [line for line in done.stdout.splitlines() if ": error:" in line]

@@ -130,7 +130,8 @@ fn next_range(socket: &impl AsFd) -> io::Result<Option<Range>> {
         // SAFETY: all zero is a message header without name, data and control.
         let mut message: libc::msghdr = unsafe { zeroed() };
         message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = size_of::<Control>();
+        // A number of another width with musl.
+        message.msg_controllen = size_of::<Control>() as _;
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
         let socket = socket.as_fd().as_raw_fd();
         // SAFETY: the header names `control`, with its length, and nothing else.
@@ -165,7 +166,8 @@ unsafe fn range_in(message: &libc::msghdr) -> Option<Range> {
     let (level, kind, len) = unsafe { ((*head).cmsg_level, (*head).cmsg_type, (*head).cmsg_len) };
     let is_error = (level, kind) == (libc::SOL_IP, libc::IP_RECVERR)
         || (level, kind) == (libc::SOL_IPV6, libc::IPV6_RECVERR);
-    if !is_error || len < size_of::<libc::cmsghdr>() + size_of::<libc::sock_extended_err>() {
+    let len_min = size_of::<libc::cmsghdr>() + size_of::<libc::sock_extended_err>();
+    if !is_error || len < len_min as _ {
         return None;
     }
     // SAFETY: the message is long enough to hold one.
