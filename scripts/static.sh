@@ -37,6 +37,13 @@ run() {
 
 version=$(run --version | sed -n 's/^sheaf \([0-9.]*\).*/\1/p')
 [ -n "$version" ] || fail "$program does not run"
+# A file of a detector, and a simulated farm with faults.
+for smoke in 'data inspect testdata/alice-its-rdh7/10_rdh.raw' 'sim torture --one 1'; do
+    # The words of $smoke are arguments.
+    # shellcheck disable=SC2086
+    run $smoke >"${TMPDIR:-/tmp}/sheaf-smoke.$$" 2>&1 || fail "$program $smoke: see ${TMPDIR:-/tmp}/sheaf-smoke.$$"
+    rm -f "${TMPDIR:-/tmp}/sheaf-smoke.$$"
+done
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || echo 0)
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
