@@ -14,7 +14,7 @@ use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use crate::errors::PolicyError;
 use crate::policy::{Account, PyPolicy};
 
-/// Account of all registered policies together.
+/// Account of the registered policies of simulations that Python calls.
 static REGISTERED: LazyLock<Account> = LazyLock::new(Account::default);
 
 /// Effect of an exception of a registered policy in the command that runs.
@@ -35,11 +35,11 @@ static RUNS: OnceLock<Command> = OnceLock::new();
 pub(crate) fn register_policy(name: &str, maker: Py<PyAny>) -> PyResult<()> {
     let kept: &'static str = Box::leak(name.to_owned().into_boxed_str());
     let make = move |seed| -> Box<dyn Policy> {
-        let policy = PyPolicy::named(kept, &maker, seed, &REGISTERED);
+        let of = |account: &Account| PyPolicy::named(kept, &maker, seed, account);
         match RUNS.get() {
-            None => Box::new(policy),
-            Some(Command::Node) => Box::new(policy.or_else(take_over, seed)),
-            Some(Command::Other) => Box::new(policy.or_else(end, seed)),
+            None => Box::new(of(&REGISTERED)),
+            Some(Command::Node) => Box::new(of(&Account::default()).or_else(take_over, seed)),
+            Some(Command::Other) => Box::new(of(&Account::default()).or_else(end, seed)),
         }
     };
     policy::register(name, make).map_err(|error| PyValueError::new_err(error.to_string()))
@@ -108,7 +108,7 @@ pub(crate) fn run_words(py: Python<'_>, words: Vec<OsString>, launcher: String) 
     if RUNS.set(command).is_err() {
         return Err(PyOSError::new_err("sheaf.main runs once in a process"));
     }
-    sheaf_farm::set_this_program(move || write_launcher(&launcher));
+    sheaf_node::program::set_path(move || write_launcher(&launcher));
     let status = py.detach(|| {
         let name = OsString::from("sheaf");
         sheaf::run_words(std::iter::once(name).chain(words).collect())

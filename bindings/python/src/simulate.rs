@@ -49,6 +49,8 @@ pub(crate) fn simulate_point(
         ));
     }
     let account = Account::default();
+    // A name may have been looked up without a run.
+    registered().open().raised = None;
     let began = Instant::now();
     let mut kept = Vec::new();
     let mut take = |run: &Run| {

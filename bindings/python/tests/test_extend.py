@@ -114,6 +114,42 @@ def test_the_commands_of_sheaf_know_the_policy_of_a_program(program, tmp_path):
         sheaf.run("sim", "run", experiment)
 
 
+LIVE = """
+    name = "own-live"
+    question = "Does a policy of a program decide in live points of the lab?"
+    iterations = 1
+    topology = "lan-1g"
+    flps = 2
+    epns = 2
+    rate_hz = 50
+    duration_s = 2
+    bytes = 10000
+    policy = "highest"
+    live.others_percent_max = 100
+    live.pressure_percent_max = 100
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for network namespaces")
+def test_a_live_point_of_the_lab_has_the_policy_of_the_program(program, tmp_path):
+    experiment = tmp_path / "live.toml"
+    experiment.write_text(textwrap.dedent(LIVE))
+    words = [*program(float("inf")), "lab", "run", str(experiment), "--out", str(tmp_path / "out")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=170)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (summary,) = json.loads((tmp_path / "out/summary.json").read_text())["points"]
+    assert summary["policy"] == "highest" and summary["n"] == 1 and summary["lost_mean"] == 0, summary
+
+
+def test_hosts_are_not_given_a_program_in_python(program, tmp_path):
+    stand = tmp_path / "stand.toml"
+    stand.write_text('name = "stand"\n[[host]]\nname = "a"\naddress = "127.0.0.1:1"\n')
+    command = [*program(float("inf")), "lab", "hosts", "check", str(stand)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "found an interpreter that runs it" in done.stderr, done.stderr
+
+
 def test_a_demo_starts_its_nodes_as_the_program(program):
     command = [*program(float("inf")), "demo", "--policy", "highest", "--source", "generator", "--duration", "1s", "--json", "-"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

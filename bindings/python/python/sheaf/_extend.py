@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -17,7 +18,6 @@ from typing import Any, Protocol
 from ._consume import consume
 from ._farm import Farm, farm
 from ._sheaf import BadConfig, RunOver, SheafError, Source, Tf
-
 
 
 class ContractError(SheafError):
@@ -59,31 +59,20 @@ def run_source(make: Callable[[int, int], Any], words: Sequence[str] | None = No
         raise SystemExit(f"{parser.prog}: {error}") from None
 
 
-def _numbers(source: Source, tfs: int | None) -> Iterator[int]:
-    """Yields the TFs that a farm asks for, until the run is over or there were `tfs` of them."""
+def _numbers(source: Source) -> Iterator[int]:
+    """Yields the TFs that a farm asks for, until the run is over."""
     try:
-        first = source.next_heartbeat(timeout=0)
-        is_paced = True
+        yield from source.heartbeats()
     except BadConfig:
-        is_paced = False
-    count = 0
-    while tfs is None or count < tfs:
-        if not is_paced:
-            yield count
-        else:
-            tf = first if first is not None else source.next_heartbeat()
-            first = None
-            if tf is None:
-                continue
-            yield tf
-        count += 1
+        # A farm that is not paced has none.
+        yield from itertools.count()
 
 
 def _feed(source: Source, make: Callable[[int, int], Any], tfs: int | None) -> int:
     """Sends STFs until the end of the run or of the source, and returns how many."""
     sent = 0
     with contextlib.suppress(RunOver):
-        for tf in _numbers(source, tfs):
+        for tf in itertools.islice(_numbers(source), tfs):
             stf = make(source.index, tf)
             if stf is None:
                 break
@@ -136,8 +125,7 @@ def check_source(make: Callable[[int, int], Any], *, flps: int = 2, tfs: int = 1
 
     - `make(flp, tf)` returns a buffer, a list of buffers, or None at the end, and None for all that come after.
     - It makes the STF of any TF whose number is higher than the last one: a paced farm leaves out those for which it
-    was
-      too slow.
+      was too slow.
     - No STF is larger than `flp.stf_bytes_max`: here 16 MiB.
     - Two FLPs do not disturb each other. What arrives is what was made, and the books of the run are right.
     """

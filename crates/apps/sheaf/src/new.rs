@@ -6,6 +6,7 @@ use crate::fail;
 use crate::json_file::{self, JsonFlag};
 use anyhow::Context as _;
 use serde::Serialize;
+use sheaf_placement::policy;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -160,15 +161,10 @@ struct Name {
 
 impl Name {
     fn of(name: &str, kind: Kind) -> anyhow::Result<Self> {
-        let rest =
-            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
-        let is_good = name.len() <= 64
-            && name.starts_with(|first: char| first.is_ascii_lowercase())
-            && name.bytes().all(rest);
         let module = name.replace('-', "_");
         // Modules of Python and crates that the package itself needs.
         let is_taken = ["sheaf", "pytest", "tests", "test", "core", "std"].contains(&&*module);
-        if !is_good || is_taken {
+        if !policy::is_name(name) || is_taken {
             let expected = match is_taken {
                 true => "a name that no other module has",
                 false => "a letter a-z, then a-z, 0-9, '-' and '_', 64 at most",

@@ -80,7 +80,7 @@ pub mod random;
 pub mod round_robin;
 pub mod weighted;
 
-pub use own::{RegisterError, register};
+pub use own::{RegisterError, is_name, register};
 
 use crate::load::{Job, LoadView, TargetId};
 use crate::refusal::Refusal;

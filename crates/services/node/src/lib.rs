@@ -36,7 +36,7 @@ pub mod machine;
 pub mod metrics;
 pub mod operator;
 pub mod output;
-mod program;
+pub mod program;
 pub mod readout;
 mod refusals;
 pub mod registry;

@@ -10,7 +10,6 @@ mod life;
 mod notice;
 pub mod proc;
 mod process;
-mod program;
 mod run_dir;
 mod supervisor;
 
@@ -18,6 +17,5 @@ pub use accounting::accounting_of;
 pub use life::{Life, LifeFiles, Lives};
 pub use notice::{Notice, quit_on_signals, read_line};
 pub use process::{Lines, NoLine, Output, Process, Remote, StartError};
-pub use program::{set_this_program, this_program};
 pub use run_dir::{RunDir, RunDirError};
 pub use supervisor::Supervisor;

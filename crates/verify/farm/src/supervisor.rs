@@ -3,10 +3,10 @@
 use crate::life::{Life, Lives};
 use crate::notice::{Notice, listener};
 use crate::process::{Process, StartError};
-use crate::program::this_program;
 use crate::run_dir::RunDir;
 use rustix::process::Signal;
 use sheaf_node::output::Exit;
+use sheaf_node::program;
 use sheaf_protocol::{NodeId, Role};
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt as _;
@@ -43,7 +43,7 @@ impl<'a> Supervisor<'a> {
         status_ms: u64,
         notices: SyncSender<Notice>,
     ) -> Result<Self, StartError> {
-        let program = this_program().map_err(StartError::Program)?;
+        let program = program::path().map_err(StartError::Program)?;
         Ok(Self {
             dir,
             program,

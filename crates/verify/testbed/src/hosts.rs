@@ -81,7 +81,7 @@ impl Fleet {
     ///
     /// The [`HostError`] of the first that is not.
     pub fn ready(&self) -> Result<Vec<Facts>, PushError> {
-        let digest = digest(&crate::tool::program()?)?;
+        let digest = digest(&crate::tool::program_to_copy()?)?;
         let facts = self.on_all(|session| {
             let facts = Facts::ask(session)?;
             facts.check_ready(session, &digest)?;
@@ -109,7 +109,7 @@ impl Fleet {
     ///
     /// The first [`HostError`]. Other hosts may have got it.
     pub fn push(&self, tell: impl Fn(&str, &str) + Sync) -> Result<(), PushError> {
-        let program = crate::tool::program()?;
+        let program = crate::tool::program_to_copy()?;
         let digest = digest(&program)?;
         let what = || IoError::of(format!("read {}", program.display()));
         let bytes = std::fs::metadata(&program).map_err(what())?.len();
@@ -175,7 +175,7 @@ impl Fleet {
 ///
 /// [`OpenError::Missing`] without `ssh`.
 pub fn check(inventory: &Inventory) -> Result<Vec<Answer<Facts>>, OpenError> {
-    let digest = digest(&crate::tool::program()?)?;
+    let digest = digest(&crate::tool::program_to_copy()?)?;
     let (_folder, sessions) = connect(inventory)?;
     Ok(at_once(sessions, |(name, session)| {
         let facts = session.and_then(|session| {

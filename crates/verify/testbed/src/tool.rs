@@ -2,8 +2,9 @@
 
 use crate::IoError;
 use crate::hierarchy;
+use sheaf_node::program;
 use sheaf_zookeeper::server::Home;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -127,8 +128,22 @@ pub const PROGRAM: &str = "SHEAF_LAB_PROGRAM";
 ///
 /// Refusal of the operating system.
 pub fn program() -> Result<PathBuf, IoError> {
-    std::env::var_os(PROGRAM)
-        .map_or_else(std::env::current_exe, |path| Ok(path.into()))
+    given_or(program::path)
+}
+
+/// Returns the program that other hosts get.
+///
+/// # Errors
+///
+/// Refusal of the operating system, or that the program is no file of its own.
+pub(crate) fn program_to_copy() -> Result<PathBuf, IoError> {
+    given_or(program::path_to_copy)
+}
+
+fn given_or(find: fn() -> io::Result<PathBuf>) -> Result<PathBuf, IoError> {
+    let given = std::env::var_os(PROGRAM).map(PathBuf::from);
+    given
+        .map_or_else(find, Ok)
         .map_err(IoError::of("find the path of this program"))
 }
 

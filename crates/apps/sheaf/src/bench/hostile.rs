@@ -57,7 +57,7 @@ pub(super) fn run(args: &HostileArgs) -> anyhow::Result<ExitCode> {
         args.attacks.is_empty() || args.attacks.iter().any(|name| name == attack.name())
     };
     let options = Options {
-        program: sheaf_farm::this_program().context("cannot find this program")?,
+        program: sheaf_node::program::path().context("cannot find this program")?,
         attacks: Attack::ALL.into_iter().filter(is_wanted).collect(),
         idle: args.idle as usize,
         slow: args.slow as usize,

@@ -102,7 +102,7 @@ fn case(text: &str) -> Result<(u32, u64), String> {
 pub(super) fn run(args: &MonitorArgs) -> anyhow::Result<ExitCode> {
     json_file::check(args.json.as_deref())?;
     let options = Options {
-        program: sheaf_farm::this_program().context("cannot find this program")?,
+        program: sheaf_node::program::path().context("cannot find this program")?,
         servers: args.server.clone(),
         steps: args.step.clone(),
         series: args.series,

@@ -206,7 +206,7 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
             "found --duration 0, expected more".to_owned(),
         ));
     }
-    let program = sheaf_farm::this_program().context("this program has no path")?;
+    let program = sheaf_node::program::path().context("this program has no path")?;
     let mut line = |line| progress::line(line);
     if args.site.faults {
         let report = measure_faults(&site_options(args, program), &mut line)?;

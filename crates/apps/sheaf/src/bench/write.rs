@@ -75,7 +75,7 @@ pub(super) fn run(args: &WriteArgs) -> anyhow::Result<ExitCode> {
         workers: args.workers.clone(),
         emulated_mb_s: (args.emulated_mb_s > 0.0).then_some(args.emulated_mb_s),
         seed: args.seed,
-        program: sheaf_farm::this_program().context("this program has no path")?,
+        program: sheaf_node::program::path().context("this program has no path")?,
     };
     let report = measure(&options, &mut |line| progress::line(line))?;
     if let Some(path) = &args.json {

@@ -53,7 +53,8 @@ impl Collector {
     }
 
     fn start_at(dir: &RunDir, http: &str) -> anyhow::Result<Self> {
-        let program = sheaf_farm::this_program().context("cannot find the path of this program")?;
+        let program =
+            sheaf_node::program::path().context("cannot find the path of this program")?;
         let mut command = Command::new(program);
         command
             .args(["monitor", "--http", http, "--udp", "127.0.0.1:0", "--data"])

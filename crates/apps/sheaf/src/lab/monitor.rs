@@ -119,7 +119,7 @@ fn options(args: &MonitorArgs) -> anyhow::Result<Options> {
         servers.push("sheaf".to_owned());
     }
     let bench = monitor::Options {
-        program: sheaf_farm::this_program().context("cannot find this program")?,
+        program: sheaf_node::program::path().context("cannot find this program")?,
         servers,
         steps: Vec::new(),
         series: if quick { 2_000 } else { 100_000 },

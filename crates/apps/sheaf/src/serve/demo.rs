@@ -180,7 +180,7 @@ fn tell(
     has_site: bool,
     files: Option<Vec<Wanted>>,
 ) -> anyhow::Result<Outcome> {
-    let program = sheaf_farm::this_program().context("cannot find this program")?;
+    let program = sheaf_node::program::path().context("cannot find this program")?;
     let made = dir.file("files");
     let folder = args.files.as_deref().unwrap_or(&made);
     let files = match files {

@@ -76,7 +76,9 @@ pub fn register(
     Ok(())
 }
 
-fn is_name(name: &str) -> bool {
+/// Returns whether `name` has the form of a name: a letter a-z, then letters a-z, digits, `-` or `_`, 64 at most.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
     let rest =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
     name.len() <= 64

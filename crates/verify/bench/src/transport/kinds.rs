@@ -172,7 +172,7 @@ pub(crate) fn named(name: &str, options: &Options) -> anyhow::Result<Found> {
 }
 
 fn find_one(kind: &Kind, options: &Options) -> anyhow::Result<PathBuf> {
-    let own = sheaf_farm::this_program().context("cannot find this program")?;
+    let own = sheaf_node::program::path().context("cannot find this program")?;
     let name = match kind.program {
         Program::Own(_) => return Ok(own),
         Program::Peer(name, _) => name,
