@@ -2,11 +2,14 @@
 //!
 //! A job runs at the lowest priority, so that it takes nothing from the tests, and says nothing until it is asked for.
 
-use crate::command::{target_dir, typed};
+use crate::command::{last_lines, target_dir, typed};
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+/// Last lines of a job that failed, which its error repeats: those of its failures, and its table of stages.
+const REPEATED: usize = 24;
 
 /// One process in the background.
 #[derive(Debug)]
@@ -46,8 +49,14 @@ impl Job {
     pub(crate) fn finish(mut self) -> Result<()> {
         let status = self.child.wait();
         let status = status.with_context(|| format!("cannot wait for {}", self.what))?;
-        print!("{}", read(&self.log));
-        ensure!(status.success(), "{} ended with {status}", self.what);
+        let said = read(&self.log);
+        print!("{said}");
+        ensure!(
+            status.success(),
+            "{} ended with {status}\n{}",
+            self.what,
+            last_lines(&said, REPEATED)
+        );
         Ok(())
     }
 }
@@ -71,7 +80,10 @@ mod tests {
         };
         run("good", "echo said; echo too >&2").unwrap();
         assert_eq!(read(&folder.path().join("good")), "said\ntoo\n");
-        let error = run("bad", "exit 3").unwrap_err().to_string();
-        assert_eq!(error, "sh -c exit 3 ended with exit status: 3");
+        let error = run("bad", "echo said; exit 3").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "sh -c echo said; exit 3 ended with exit status: 3\nsaid\n"
+        );
     }
 }

@@ -1,13 +1,12 @@
 //! The stages of `cargo xtask check`: what they run, how long they took, what failed.
 
 use crate::background::Job;
-use crate::command::{cargo, host, root, succeed, target_dir, typed};
+use crate::command::{cargo, host, root, succeed, succeed_or_repeat, target_dir};
 use crate::tally::Tally;
 use crate::{book, fuzz, pages, tidy};
 use anyhow::{Context, Result, bail, ensure};
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Time that a cold run on two cores may take.
@@ -156,14 +155,18 @@ impl Stage {
             ),
             Self::Test => count(cargo().args(TESTS).arg("--no-fail-fast"), tally),
             Self::Faults => {
-                let lab = |words: &[&str]| succeed(built("sheaf")?.arg("lab").args(words));
+                let lab = |words: &[&str]| {
+                    succeed_or_repeat(built("sheaf")?.arg("lab").args(words), |_| ())
+                };
                 // Both, also if the first one fails: they find different things.
                 let cells = lab(&["faults", "--quick", "--slack", "3"]);
                 cells.and(lab(&["soak", "--duration", "45s"]))
             }
             Self::Torture => {
-                let torture =
-                    |words: &[&str]| succeed(built("sheaf")?.args(["sim", "torture"]).args(words));
+                let torture = |words: &[&str]| {
+                    let mut command = built("sheaf")?;
+                    succeed_or_repeat(command.args(["sim", "torture"]).args(words), |_| ())
+                };
                 torture(&["--past", "crates/verify/sim/seeds/past-failures.txt"])?;
                 // All, also if the first one fails: they find different things.
                 let swarm = torture(&["--seeds", "20000"]);
@@ -248,6 +251,7 @@ pub(crate) fn run(stages: &[Stage]) -> Result<bool> {
     let start = Instant::now();
     let mut tally = Tally::default();
     let mut rows = Vec::new();
+    let mut failures = String::new();
     let mut early: Vec<(Stage, Job)> = Vec::new();
     for &stage in stages {
         println!("\n== {} ==", stage.name());
@@ -265,10 +269,14 @@ pub(crate) fn run(stages: &[Stage]) -> Result<bool> {
         };
         if let Err(error) = &outcome {
             println!("{} failed: {error:#}", stage.name());
+            // That of the tests names each of them.
+            if stage != Stage::Test {
+                failures += &format!("{} failed: {error:#}\n", stage.name());
+            }
         }
         rows.push((stage.name(), stage_start.elapsed(), outcome.is_ok()));
     }
-    print!("\n{}", table(&rows, start.elapsed()));
+    print!("\n{failures}{}", table(&rows, start.elapsed()));
     if stages.contains(&Stage::Test) {
         print!("{}", tally.failures());
         println!("{tally}");
@@ -294,23 +302,11 @@ fn table(rows: &[(&str, Duration, bool)], total: Duration) -> String {
 
 /// Runs a test command, passing its output on line by line while the results are added up.
 fn count(command: &mut Command, tally: &mut Tally) -> Result<()> {
-    let child = command.stdout(Stdio::piped()).spawn();
-    let mut child = child.with_context(|| format!("cannot run {}", typed(command)))?;
-    let output = child.stdout.take().expect("stdout was piped");
-    let mut terminal = std::io::stdout().lock();
-    for line in BufReader::new(output).split(b'\n') {
-        // A test may print any bytes; the results themselves are ASCII.
-        let line = line.context("cannot read the output of the tests")?;
-        terminal.write_all(&line)?;
-        terminal.write_all(b"\n")?;
-        tally.read(&String::from_utf8_lossy(&line));
-    }
-    let status = child.wait().context("cannot wait for the tests")?;
-    if !status.success() {
+    let outcome = succeed_or_repeat(command, |line| tally.read(line));
+    if outcome.is_err() {
         tally.ensure_failed();
-        bail!("{} ended with {status}", typed(command));
     }
-    Ok(())
+    outcome
 }
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
 //! Commands that the stages run: cargo in the folder of the workspace, what ended well, how a command is shown.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+/// Last lines of a command that failed, which its error repeats.
+const REPEATED: usize = 12;
 
 /// The folder of the workspace.
 ///
@@ -50,6 +54,42 @@ pub(crate) fn host() -> Result<String> {
     let text = String::from_utf8_lossy(&output.stdout);
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc -vV names no host")?.to_owned())
+}
+
+/// Runs `command` and passes its output on, each line to `read` as well; an error with its last lines unless it ends
+/// well. A log may be cut, and what failed is to stand at its end.
+pub(crate) fn succeed_or_repeat(command: &mut Command, mut read: impl FnMut(&str)) -> Result<()> {
+    let child = command.stdout(Stdio::piped()).spawn();
+    let mut child = child.with_context(|| format!("cannot run {}", typed(command)))?;
+    let output = child.stdout.take().expect("stdout was piped");
+    let mut terminal = std::io::stdout().lock();
+    let mut said = String::new();
+    for line in BufReader::new(output).split(b'\n') {
+        // A program may print any bytes.
+        let line = line.with_context(|| format!("cannot read from {}", typed(command)))?;
+        terminal.write_all(&line)?;
+        terminal.write_all(b"\n")?;
+        let line = String::from_utf8_lossy(&line);
+        read(&line);
+        said = last_lines(&format!("{said}{line}\n"), REPEATED);
+    }
+    let status = child
+        .wait()
+        .with_context(|| format!("cannot wait for {}", typed(command)))?;
+    if !status.success() {
+        bail!("{} ended with {status}\n{said}", typed(command));
+    }
+    Ok(())
+}
+
+/// Returns the last `count` lines of `text`.
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let first = lines.len().saturating_sub(count);
+    lines[first..]
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 /// Runs `command`; an error unless it ends well.

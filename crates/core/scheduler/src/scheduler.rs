@@ -20,6 +20,7 @@ mod place;
 mod react;
 mod recover;
 mod redeliver;
+mod retransmit;
 mod rosters;
 mod run;
 mod run_delay;

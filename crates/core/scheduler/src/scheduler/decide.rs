@@ -43,6 +43,9 @@ impl Scheduler {
             members.any(|member| member.flp == *flp && self.is_awaited(now, *member))
         };
         let waits = !is_settled && missing.iter().any(is_awaited);
+        if is_present && !is_settled && self.retransmit_missing(now, target, built.tf, &missing) {
+            return;
+        }
         if is_settled || is_present && !protect!(AbsentAwaited, when waits) {
             let built = Built {
                 missing,

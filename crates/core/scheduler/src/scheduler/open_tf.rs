@@ -61,6 +61,8 @@ pub(super) struct OpenTf {
     pub(super) attempt: Attempt,
     /// Whether the TF was found at an EPN when this ICN took over: it may have parts that no FLP has announced since.
     pub(super) is_adopted: bool,
+    /// FLPs that were asked to retransmit to the EPN where the TF was found.
+    pub(super) asked_again: Vec<FlpId>,
     pub(super) bookings: Vec<Booking>,
     /// First announce, or the heartbeat in paced mode.
     pub(super) first_at: Timestamp,
@@ -93,6 +95,7 @@ impl OpenTf {
             phase: Phase::Gathering,
             attempt: Attempt(0),
             is_adopted: false,
+            asked_again: Vec::new(),
             bookings: Vec::new(),
             first_at: now,
             assigned_at: now,

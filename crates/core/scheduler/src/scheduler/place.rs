@@ -460,21 +460,22 @@ impl Scheduler {
 
     /// Returns whether a late TF is the EPN's fault: everything is announced, and all FLPs that announced are well.
     pub(super) fn may_move(&self, open: &OpenTf) -> bool {
-        let is_well = |source: &Source| {
-            self.flps
-                .get(&source.flp)
-                .is_some_and(|n| n.source == *source && n.absence.is_none())
-                && !self.gone.contains(source)
-        };
         open.all_heard()
             && open
                 .members
                 .iter()
                 .zip(&open.parts)
                 .all(|(source, part)| match part {
-                    Part::Announced(_) => is_well(source),
+                    Part::Announced(_) => self.is_well(source),
                     Part::Unknown(_) | Part::Skipped(_) => true,
                 })
+    }
+
+    /// Returns whether an FLP that has announced an STF is there and heard.
+    pub(super) fn is_well(&self, source: &Source) -> bool {
+        let node = self.flps.get(&source.flp);
+        node.is_some_and(|node| node.source == *source && node.absence.is_none())
+            && !self.gone.contains(source)
     }
 
     /// Moves a TF that is in building at `from` to another EPN. `from` may still win.
@@ -517,32 +518,6 @@ impl Scheduler {
         for tf in stuck {
             self.move_tf(now, tf, target);
         }
-    }
-
-    /// Retransmits an assignment to an FLP that seems to have missed it.
-    pub(super) fn repeat_assign(&mut self, tf: TfId, flp: FlpId) {
-        if let Some(assign) = self.assign_of(tf) {
-            self.send(Recipient::Flp(flp), Control::Assign(vec![assign]));
-        }
-    }
-
-    /// Retransmits the assignment of a TF that is late by no fault of its EPN, which may have missed it.
-    pub(super) fn repeat_assign_to_epn(&mut self, now: Timestamp, tf: TfId, target: Target) {
-        self.restart_deadline(now, tf);
-        if let Some(node) = self.epns.get_mut(&target.epn) {
-            node.rosters_said.clear();
-        }
-        if let Some(assign) = self.assign_of(tf) {
-            self.send_assigns_to(target, &[assign]);
-        }
-    }
-
-    /// Retransmits roster and assignment to an EPN that joined again.
-    pub(super) fn repeat_roster(&mut self, target: Target, assign: Assign) {
-        if let Some(node) = self.epns.get_mut(&target.epn) {
-            node.rosters_said.clear();
-        }
-        self.send_assigns_to(target, &[assign]);
     }
 
     /// Gives up FLPs that cannot reach the EPN. A TF whose FLPs cannot all reach one EPN waits no longer than a stale
@@ -592,40 +567,6 @@ impl Scheduler {
         }
     }
 
-    fn assign_of(&self, tf: TfId) -> Option<Assign> {
-        let open = self.tfs.get(&tf)?;
-        let Phase::Building { target, .. } = open.phase else {
-            return None;
-        };
-        Some(Assign {
-            tf,
-            attempt: open.attempt,
-            target,
-            roster: open.roster,
-        })
-    }
-
-    /// Retransmits everything to an EPN that has joined again.
-    pub(super) fn repeat_all_for(&mut self, now: Timestamp, target: Target) {
-        let here: Vec<TfId> = self
-            .tfs
-            .iter()
-            .filter(|(_, tf)| match &tf.phase {
-                Phase::Building { target: at, .. } | Phase::Committed { target: at, .. } => {
-                    *at == target
-                }
-                Phase::Gathering | Phase::Queued => false,
-            })
-            .map(|(tf, _)| *tf)
-            .collect();
-        for tf in here {
-            match self.assign_of(tf) {
-                Some(assign) => self.assigns.push(assign),
-                None => self.repeat_commit(now, tf),
-            }
-        }
-    }
-
     /// Sends the gathered assignments: all to every FLP, and to each EPN its own, behind the roster they name.
     pub(super) fn send_assigns(&mut self) {
         if self.assigns.is_empty() {
@@ -646,7 +587,7 @@ impl Scheduler {
         }
     }
 
-    fn send_assigns_to(&mut self, target: Target, items: &[Assign]) {
+    pub(super) fn send_assigns_to(&mut self, target: Target, items: &[Assign]) {
         let to = Recipient::Epn(target.epn);
         for item in items {
             let (Some(node), Some(open)) = (self.epns.get_mut(&target.epn), self.tfs.get(&item.tf))

@@ -15,8 +15,10 @@ impl Flp {
         if protect!(AttemptOrder, when is_old) {
             return;
         }
-        // A former leader had it sent there: it need not go again.
-        if held.progress == Progress::Sent && held.assigned == Some((Attempt(0), target)) {
+        // A former leader had it sent there: it need not go again, unless the EPN misses it.
+        let was_sent =
+            held.progress == Progress::Sent && held.assigned == Some((Attempt(0), target));
+        if was_sent && attempt == Attempt(1) {
             held.assigned = Some((attempt, target));
             return;
         }

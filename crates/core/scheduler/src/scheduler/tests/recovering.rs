@@ -91,6 +91,23 @@ fn a_second_epn_that_has_parts_may_still_win() {
 }
 
 #[test]
+fn flps_retransmit_once_what_an_adopted_tf_lacks_though_a_dead_flp_never_announces_its_part() {
+    let mut bench = farm(3, 2);
+    bench.after("flps have 0");
+    bench.take_over();
+    bench.after("flp 0 joins; flp 1 joins; flp 2 gone; epn 0 joins; epn 1 joins; epn 0 has 0");
+    bench.check(
+        "flp 0 has 0; settled =>
+         epn 0 built 0 without 0 1 => flp:0: 0#2>0
+         epn 0 built 0 without 0 1 =>
+         flp 1 has 0 =>
+         epn 0 built 0#2 without 1 => flp:1: 0#3>0
+         epn 0 built 0#3 => 0 complete, commit 0 epn:0",
+    );
+    assert_eq!(bench.scheduler.accounting().reassigned, 2);
+}
+
+#[test]
 fn an_epn_tells_of_a_tf_whose_only_flp_is_gone() {
     let mut bench = farm(1, 1);
     bench.after("flp 0 has 0");

@@ -182,6 +182,18 @@ fn a_stream_that_opens_again_hears_all_offers_anew_also_of_what_the_old_one_was_
 }
 
 #[test]
+fn what_was_sent_for_a_former_leader_goes_again_for_the_second_attempt_of_a_new_one() {
+    let mut bench = running(|_| {});
+    bench.after("stf 0; stf 1; assign 0#4>0 1#1>0");
+    bench.flp.handle_joined(bench.now, RunId(9), true);
+    bench.check(
+        "assign 0#1>0  => announce 0 1
+         assign 0#2>0  => send 0#2 to 0
+         assign 1#2>0  => send 1#2 to 0",
+    );
+}
+
+#[test]
 fn what_a_former_leader_had_assigned_is_not_sent_before_the_new_one_assigns_it() {
     let mut bench = granted();
     bench.after("stf 0; assign 0#1>0");
