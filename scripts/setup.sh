@@ -1,13 +1,14 @@
 #!/bin/sh
 # Brings this machine to where `make demo` or `make test` works, or says in one line what is missing.
 #
-#     scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|guest|static|release
+#     scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|guest|helm|static|release
 #
 # Installs Debian packages when it runs as root, and builds the pages of web/ where there is Node.js. `test` and
 # `zookeeper` fetch the jars of a ZooKeeper server, `test` and `kafka` those of a broker of Kafka, `test` and `spark`
 # PySpark, `test` and `s3` SeaweedFS, `test` and `python` packages for the tests of the Python package, `test` and
-# `guest` a kernel for emulated guests; `bpf` installs what `make bpf` needs; `test` builds mdBook; `static` and
-# `release` install what `make static` and `make release` need. Asks nothing; a second call does nothing.
+# `guest` a kernel for emulated guests, `test` and `helm` Helm; `bpf` installs what `make bpf` needs; `test` builds
+# mdBook; `static` and `release` install what `make static` and `make release` need. Asks nothing; a second call does
+# nothing.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -221,6 +222,32 @@ need_python() {
     fi
 }
 
+# Helm, built by Go, and the schemas of Kubernetes (110 MB) for the tests of deploy/helm. As for Kafka, the tests are
+# skipped where they cannot be had. Without Go, Debian's is installed for that.
+need_helm() {
+    wanted=deploy/helm/requirements-test.txt
+    version=v3.12.3
+    place=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/helm
+    [ "$(cat "$place/helm.version" 2>/dev/null)" = "$version" ] && cmp -s "$wanted" "$place/requirements-test.txt" \
+        && return 0
+    echo "setup: building Helm $version into $place"
+    if ! has go && [ "$(id -u)" -eq 0 ] && has apt-get; then
+        { apt-get update -q && apt-get install -q -y --no-install-recommends golang-go; } >/dev/null 2>&1 </dev/null \
+            || true
+    fi
+    build=$(mktemp -d)
+    if has go && has python3 && python3 -m venv --clear "$place" >/dev/null 2>&1 \
+        && "$place/bin/pip" install -q --no-cache-dir --require-hashes -r "$wanted" >/dev/null 2>&1 \
+        && GOBIN="$place/bin" GOPATH="$build/path" GOCACHE="$build/cache" GOFLAGS=-modcacherw \
+            go install "helm.sh/helm/v3/cmd/helm@$version" >/dev/null 2>&1; then
+        cp "$wanted" "$place/requirements-test.txt"
+        echo "$version" >"$place/helm.version"
+    else
+        echo 'setup: no Helm: the tests of its chart are skipped'
+    fi
+    rm -rf "$build"
+}
+
 # Compiler and linker of static programs for x86-64 and ARM64 (zig, 190 MB unpacked), and an emulation to try the ones
 # that are not for this machine.
 need_static() {
@@ -357,6 +384,7 @@ test)
     need_spark
     need_s3
     need_python
+    need_helm
     need_guest
     need_mdbook
     need_pages
@@ -389,6 +417,9 @@ guest)
     need_packages
     need_guest
     ;;
+helm)
+    need_helm
+    ;;
 static | release)
     need_tools
     need_pages
@@ -399,7 +430,7 @@ static | release)
     [ "$1" = static ] || need_release
     ;;
 *)
-    echo 'usage: scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|guest|static|release' >&2
+    echo 'usage: scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|guest|helm|static|release' >&2
     exit 2
     ;;
 esac

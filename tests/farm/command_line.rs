@@ -320,7 +320,7 @@ fn version_and_help_are_there() {
         panic!("{:?}", version.stdout)
     };
     assert_eq!(short, [line.as_str()]);
-    assert_eq!(protocol, "protocol 1");
+    assert_eq!(protocol, "protocol 1.1");
     assert!(features.starts_with("features tui monitor "), "{features}");
     // The commit behind it: `(0123456789ab)`, with a mark if files were changed.
     let commit = line.strip_prefix(concat!("sheaf ", env!("CARGO_PKG_VERSION"), " ("));

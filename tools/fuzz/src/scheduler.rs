@@ -402,6 +402,7 @@ impl Bench {
 /// Messages of the scheduler survive encoding and decoding unchanged.
 fn check_sayable(control: &Control) {
     let envelope = Envelope {
+        minor: 0,
         run: RUN,
         sender: NodeId::ICN,
         incarnation: Incarnation(1),

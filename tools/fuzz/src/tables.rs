@@ -14,6 +14,7 @@ const END: &str = "<!-- layouts end -->\n";
 #[must_use]
 pub fn envelope() -> Envelope {
     Envelope {
+        minor: 0,
         run: RunId(0x1122),
         sender: NodeId::from(EpnId(4)),
         incarnation: Incarnation(5),

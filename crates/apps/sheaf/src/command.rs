@@ -2,8 +2,8 @@
 
 use crate::logging::{self, Usual};
 use crate::{
-    agent, cert, completions, config, ctl, data, demo, doctor, files, init, manual, new, reference,
-    run, serve, ship, status, top,
+    agent, cert, completions, config, ctl, data, demo, doctor, files, init, logs, manual, new,
+    reference, run, serve, ship, status, top,
 };
 #[cfg(feature = "monitor")]
 use crate::{alarms, monitor, query, samples};
@@ -33,6 +33,7 @@ Examples:
   sheaf run icn --config farm.toml             one node of a real farm
   sheaf status --config farm.toml              how a running farm is
   sheaf top --config farm.toml                 the same, live on the terminal
+  sheaf logs --config farm.toml                the logs of all its nodes in one
   sheaf ctl drain epn:3 --config farm.toml     take an EPN out of service without loss
   sheaf config check farm.toml                 what is wrong with a farm file
   sheaf doctor --config farm.toml              what is wrong with a machine, and the way to the others
@@ -62,6 +63,7 @@ pub(crate) enum Command {
     Run(run::Args),
     Status(status::Args),
     Top(top::Args),
+    Logs(logs::Args),
     Ctl(ctl::Args),
     #[cfg(feature = "monitor")]
     Monitor(monitor::Args),
@@ -127,6 +129,7 @@ impl Command {
             Self::Run(args) => run::run(args),
             Self::Status(args) => status::run(args),
             Self::Top(args) => top::run(args),
+            Self::Logs(args) => logs::run(args),
             Self::Ctl(args) => ctl::run(args),
             #[cfg(feature = "monitor")]
             Self::Monitor(args) => monitor::run(args),

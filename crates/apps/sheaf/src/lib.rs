@@ -36,6 +36,7 @@ mod json_file;
 #[cfg(feature = "lab")]
 mod lab;
 mod logging;
+mod logs;
 mod manual;
 #[cfg(feature = "monitor")]
 mod monitor;

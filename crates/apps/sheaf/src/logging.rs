@@ -1,15 +1,19 @@
 //! Where and how much is logged: to the standard error or a file, as text or JSON.
 
 use crate::progress;
+use sheaf_node::log_tail;
+use sheaf_protocol::control::LogLevel;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Registry, reload};
+use tracing_subscriber::{Layer, Registry, reload};
 
 /// Options of every command.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -85,6 +89,45 @@ pub(crate) fn set_level(text: &str) -> Option<&'static str> {
         let _ = level.handle.reload(by_module(text));
     }
     level.fixed_by
+}
+
+/// Lines for the ICN, which shows them to operators.
+struct ForIcn;
+
+impl<S: Subscriber> Layer<S> for ForIcn {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if !log_tail::is_kept() {
+            return;
+        }
+        let level = match *event.metadata().level() {
+            tracing::Level::ERROR => LogLevel::Error,
+            tracing::Level::WARN => LogLevel::Warn,
+            tracing::Level::INFO => LogLevel::Info,
+            tracing::Level::DEBUG => LogLevel::Debug,
+            tracing::Level::TRACE => LogLevel::Trace,
+        };
+        let mut line = LineText::default();
+        event.record(&mut line);
+        log_tail::add(level, &(line.message + &line.fields));
+    }
+}
+
+/// Text of a line: the message, and each field behind it.
+#[derive(Default)]
+struct LineText {
+    message: String,
+    fields: String,
+}
+
+impl Visit for LineText {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        use std::fmt::Write as _;
+        let written = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+        written.expect("a string takes every text");
+    }
 }
 
 /// Format of log lines.
@@ -167,7 +210,7 @@ impl Args {
             // The subscriber would print them to the standard error, and panic if that cannot be written to.
             .log_internal_errors(false)
             .with_ansi(!to_file && self.color.is_on(std::io::stderr().is_terminal()));
-        let log = tracing_subscriber::registry().with(filter);
+        let log = tracing_subscriber::registry().with(filter).with(ForIcn);
         match self.log_format {
             Format::Text => log.with(lines).init(),
             Format::Json => log.with(lines.json()).init(),

@@ -2,6 +2,7 @@
 
 use sheaf_node::role::Build;
 use sheaf_protocol::Prefix;
+use sheaf_protocol::version::MINOR;
 use std::sync::LazyLock;
 
 /// This program, as its version, its pages and its metrics tell it.
@@ -18,7 +19,8 @@ const FEATURES: [(&str, bool); 4] = [
     ("lab", cfg!(feature = "lab")),
 ];
 
-/// Returns what `--version` prints behind the name; nodes understand each other if their protocols are the same.
+/// Returns what `--version` prints behind the name; nodes understand each other if the numbers before the dots of their
+/// protocols are the same.
 pub(crate) fn long_version() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         let Build { version, commit } = BUILD;
@@ -28,7 +30,7 @@ pub(crate) fn long_version() -> &'static str {
             true => "none".to_owned(),
             false => features.join(" "),
         };
-        let protocol = Prefix::VERSION;
+        let protocol = format!("{}.{MINOR}", Prefix::VERSION);
         format!("{version} ({commit})\nprotocol {protocol}\nfeatures {features}")
     });
     &TEXT

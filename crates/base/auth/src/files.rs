@@ -12,6 +12,9 @@ const FILE_BYTES_MAX: u64 = 256 << 10;
 
 /// The permission bits of the group and of all others.
 const OTHERS: u32 = 0o077;
+/// The same without the right of the group to read.
+const OTHERS_THAN_READERS: u32 = 0o037;
+const ROOT: u32 = 0;
 
 /// The files that a node needs to prove itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,36 +48,44 @@ impl CertFiles {
 
 /// Reads a file that may be readable by all.
 pub(crate) fn read(path: &Path, what: &'static str) -> Result<String, IdentityError> {
-    let (text, _) = read_with_mode(path, what)?;
+    let (text, ..) = read_with_owner(path, what)?;
     Ok(text)
 }
 
 /// Reads a private key, unless others can do so too.
 pub(crate) fn read_key(path: &Path) -> Result<String, IdentityError> {
-    let (text, mode) = read_with_mode(path, "private key")?;
-    if mode & OTHERS != 0 {
+    let (text, mode, owner) = read_with_owner(path, "private key")?;
+    if !is_private(mode, owner, rustix::process::geteuid().as_raw()) {
         let path = path.to_owned();
         return Err(IdentityError::KeyOpenToOthers { path, mode });
     }
     Ok(text)
 }
 
-/// Returns the text of a file and its permission bits, of the same open file: a name may be given to another one
-/// meanwhile.
-fn read_with_mode(path: &Path, what: &'static str) -> Result<(String, u32), IdentityError> {
+/// Returns whether a key with these permission bits is closed to other users. One of root may be readable by its group
+/// too, if the reader is not root: so a secret of Kubernetes is mounted for a container that runs as a user.
+fn is_private(mode: u32, owner: u32, reader: u32) -> bool {
+    let is_lent = owner == ROOT && reader != ROOT && mode & OTHERS_THAN_READERS == 0;
+    mode & OTHERS == 0 || is_lent
+}
+
+/// Returns the text of a file, its permission bits and its owner, of the same open file: a name may be given to another
+/// one meanwhile.
+fn read_with_owner(path: &Path, what: &'static str) -> Result<(String, u32, u32), IdentityError> {
     let failed = |source| IdentityError::Unreadable {
         what,
         path: path.to_owned(),
         source,
     };
     let file = File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.mode() & 0o7777;
+    let metadata = file.metadata().map_err(failed)?;
+    let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX)
         .read_to_end(&mut bytes)
         .map_err(failed)?;
     // What is not text is not PEM either; the search for the PEM block reports that.
-    Ok((String::from_utf8_lossy(&bytes).into_owned(), mode))
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), mode, owner))
 }
 
 /// Makes `directory` for its owner alone, unless it is there.
@@ -141,6 +152,22 @@ mod tests {
             let expected = format!("found mode {mode:04o}, expected 0600");
             assert!(error.contains(&expected), "{error}");
             assert!(error.contains(path.to_str().unwrap()), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_root_may_be_lent_to_a_group() {
+        let (root, user, other) = (ROOT, 65532, 1000);
+        for mode in [0o600, 0o400] {
+            assert!(is_private(mode, user, user) && is_private(mode, root, root));
+        }
+        for mode in [0o440, 0o640] {
+            assert!(is_private(mode, root, user));
+            assert!(!is_private(mode, root, root), "root needs no group");
+            assert!(!is_private(mode, user, user) && !is_private(mode, other, user));
+        }
+        for mode in [0o460, 0o444, 0o604, 0o650] {
+            assert!(!is_private(mode, root, user), "{mode:04o}");
         }
     }
 

@@ -17,6 +17,7 @@ use sheaf_protocol::{
 const ENTRIES: [usize; 3] = [1, 64, Control::ENTRIES_MAX];
 
 const ENVELOPE: Envelope = Envelope {
+    minor: 0,
     run: RunId(0x5eaf),
     sender: NodeId::ICN,
     incarnation: Incarnation(3),

@@ -29,6 +29,8 @@ pub struct Envelope {
     pub run: RunId,
     /// Sender of the message.
     pub sender: NodeId,
+    /// Minor version of the protocol that the sender speaks ([`version`](crate::version)).
+    pub minor: u8,
     /// Which life of the sender.
     pub incarnation: Incarnation,
     /// The fencing epoch of the ICN that the sender follows, or is.
@@ -45,6 +47,9 @@ pub enum Control {
     Hello(Hello),
     /// The sender wants to leave: nothing new for it; [`Dismissed`](Self::Dismissed) answers when it holds nothing.
     Leaving,
+    /// Lines of the log of the sender's process, since minor version 1; also from an ICN to an ICN. They are repeated
+    /// to each new leader, and the receiver leaves out what it has.
+    Log(Vec<LogLine>),
 
     // FLP → ICN
     /// STFs that the FLP holds.
@@ -185,7 +190,8 @@ pub enum Control {
         /// Result, or the reason why the order is not carried out.
         detail: String,
     },
-    /// Part of the answer to [`Order::Status`]: the status of the farm as JSON (`docs/reference/status.md`).
+    /// Part of the answer to [`Order::Status`], the status of the farm as JSON (`docs/reference/status.md`), or to
+    /// [`Order::Log`].
     Status {
         /// Parts behind this one.
         left: u32,
@@ -491,6 +497,57 @@ pub enum Order {
         /// Term of the leader.
         term: Term,
     },
+    /// Answer with lines of the logs of all nodes, by [`Status`](Control::Status); changes nothing. Since minor
+    /// version 1.
+    Log {
+        /// Number of the last line of this leader that the operator has; 0: none.
+        after: u64,
+    },
+}
+
+/// Level of a line of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Data is or may be lost, or the node cannot go on.
+    Error,
+    /// Something is not as it should be, and the node goes on.
+    Warn,
+    /// An event of the node.
+    Info,
+    /// A detail for a search for errors.
+    Debug,
+    /// Everything else.
+    Trace,
+}
+
+impl LogLevel {
+    /// All levels, the gravest first.
+    pub const ALL: [Self; 5] = [
+        Self::Error,
+        Self::Warn,
+        Self::Info,
+        Self::Debug,
+        Self::Trace,
+    ];
+
+    /// Returns the name in farm files and on the command line, such as `"warn"`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        crate::wire::Kinds::kind_name(&self)
+    }
+}
+
+/// One line of the log of a node's process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// Counts up by one with each line of the process, from 1.
+    pub sequence: u64,
+    /// When it was logged, in ns since 1970-01-01 UTC on the clock of its machine.
+    pub at_unix_ns: u64,
+    /// Level.
+    pub level: LogLevel,
+    /// Message and fields, without control characters, at most [`Control::TEXT_BYTES_MAX`] bytes.
+    pub text: String,
 }
 
 /// The terms on which a node has joined.

@@ -20,6 +20,7 @@ pub mod splitmix;
 mod stf;
 mod tf;
 mod verdict;
+pub mod version;
 mod wire;
 
 pub use checkpoint::{Checkpoint, SummedSource, SummedTarget};

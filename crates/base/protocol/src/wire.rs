@@ -344,35 +344,6 @@ impl Wire for Bytes {
     }
 }
 
-/// A form with a reserved byte behind it, which is written as 0 and not looked at.
-pub(crate) struct Padded<T>(std::marker::PhantomData<T>);
-
-impl<T: Wire> Wire for Padded<T> {
-    type Value = T::Value;
-
-    const BYTES_MIN: usize = T::BYTES_MIN + 1;
-    const IS_FIXED: bool = T::IS_FIXED;
-
-    fn write(value: &Self::Value, out: &mut Writer<'_>) {
-        T::write(value, out);
-        out.u8(0);
-    }
-
-    fn read(input: &mut Reader<'_>, name: Name) -> Result<Self::Value, DecodeError> {
-        let value = T::read(input, name)?;
-        input.u8("reserved byte")?;
-        Ok(value)
-    }
-
-    fn sample(numbers: &mut Numbers, variant: usize) -> Self::Value {
-        T::sample(numbers, variant)
-    }
-
-    fn layout() -> String {
-        format!("{}, reserved u8", T::layout())
-    }
-}
-
 /// The index of a reason.
 impl Wire for DropReason {
     type Value = Self;

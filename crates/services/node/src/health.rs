@@ -17,7 +17,7 @@ pub(crate) struct Standing {
     /// `starting`, `connecting`, `waiting for a leader`, `joined`, `standby`, or the phase of the run at the ICN that
     /// leads.
     pub(crate) phase: &'static str,
-    /// Whether the node has joined a leader, or leads.
+    /// Whether the node has joined a leader, leads, or stands by behind one.
     pub(crate) is_ready: bool,
     /// Run; 0 before the first.
     pub(crate) run: RunId,

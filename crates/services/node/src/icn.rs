@@ -9,6 +9,7 @@ mod greet;
 mod latency;
 mod lead;
 mod leadership;
+mod log_book;
 mod node_states;
 mod notices;
 mod objections;
@@ -19,6 +20,7 @@ mod report;
 mod restart;
 mod rolled_back;
 
+pub use log_book::{Line, LogPage};
 pub(crate) use report::metrics;
 pub use restart::IcnEnd;
 pub use rolled_back::{Older, RolledBack};
@@ -31,6 +33,7 @@ use crate::registry::Discovery;
 use crate::reject::PeerGuard;
 use crate::security;
 use lead::{Context, Lead};
+use log_book::LogBook;
 use node_states::NodeStates;
 use peers::Peers;
 use restart::Farewell;
@@ -155,6 +158,7 @@ pub struct IcnNode<T> {
     node_states: NodeStates,
     peer_guard: PeerGuard,
     challenges: Challenges,
+    log_book: LogBook,
     /// Operators that have asked for the status, and since when they know that the run is over.
     watchers: BTreeMap<ConnId, Option<Timestamp>>,
 }
@@ -215,6 +219,7 @@ impl<T: Transport> IcnNode<T> {
             node_states: NodeStates::default(),
             peer_guard: PeerGuard::default(),
             challenges: Challenges::new(parts.nonces),
+            log_book: LogBook::default(),
             watchers: BTreeMap::new(),
         })
     }
@@ -343,7 +348,7 @@ impl<T: Transport> IcnNode<T> {
             return self.handle_hello(now, conn, &envelope, hello);
         }
         if let (Control::Challenge { nonce }, Some(icn)) = (&control, self.peers.opened(conn)) {
-            return self.greet_peer(now, conn, icn, *nonce);
+            return self.greet_peer(now, conn, icn, *nonce, envelope.minor);
         }
         let Some(Some(session)) = self.sessions.get(&conn).copied() else {
             let detail = format!("{} before hello", control.name());
@@ -376,6 +381,9 @@ impl<T: Transport> IcnNode<T> {
         envelope: &Envelope,
         control: Control,
     ) {
+        if let Control::Log(lines) = control {
+            return self.log_book.add(session.node, session.incarnation, lines);
+        }
         if matches!(control, Control::Fenced) {
             if let Some(lead) = &mut self.lead {
                 lead.note_fenced(session.node, envelope.term);
@@ -407,6 +415,10 @@ impl<T: Transport> IcnNode<T> {
             Control::Ledger(message) => {
                 let icn = envelope.sender.index;
                 self.ledger.handle_message(now, icn, &message);
+            }
+            Control::Log(lines) => {
+                self.log_book
+                    .add(envelope.sender, envelope.incarnation, lines);
             }
             Control::Dismissed if is_led => {
                 info!("The run is over, says the leader");
@@ -512,6 +524,7 @@ impl<T: Transport> IcnNode<T> {
         self.pulsed_at = now;
         let run_delay = self.run_delay(now);
         self.run_delays.handle_pulse();
+        self.send_log();
         let Some(lead) = &mut self.lead else {
             return;
         };
@@ -526,6 +539,13 @@ impl<T: Transport> IcnNode<T> {
         if is_over {
             let icns = self.peers.conns();
             self.send(&icns, &Control::Dismissed);
+        }
+    }
+
+    /// Sends the next lines of the log of this process to the other ICNs.
+    fn send_log(&mut self) {
+        for (conn, log) in self.peers.take_log() {
+            self.send(&[conn], &log);
         }
     }
 
@@ -600,6 +620,7 @@ impl<T: Transport> IcnNode<T> {
         self.sequence += 1;
         let run = self.scheduler().map_or(RunId(0), Scheduler::run);
         let envelope = Envelope {
+            minor: crate::minor::ours(),
             run,
             sender: self.terms.me,
             incarnation: self.terms.incarnation,

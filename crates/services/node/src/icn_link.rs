@@ -132,6 +132,7 @@ impl IcnLink {
             self.run_delays.handle_pulse();
             let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
             self.uplink.send(transport, &pulse(delay_ns));
+            self.uplink.send_log(now, transport);
             self.send_leaving(transport);
         }
     }

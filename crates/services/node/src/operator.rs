@@ -5,10 +5,12 @@
 
 use crate::clock::new_incarnation;
 use crate::config::FarmConfig;
+use crate::icn::LogPage;
 use crate::security::{self, SecurityError};
 use crate::status::FarmStatus;
 use sheaf_protocol::control::{Hello, Order};
-use sheaf_protocol::{Control, Envelope, Incarnation, NodeId, Role, RunId, Term, WireKind};
+use sheaf_protocol::version::MINOR_FIRST;
+use sheaf_protocol::{Control, Envelope, Incarnation, NodeId, Prefix, Role, RunId, Term, WireKind};
 use sheaf_transport::{
     Arena, ArenaError, ConnId, ConnectError, Event, Frame, Tcp, TcpConfig, Transport,
 };
@@ -67,6 +69,7 @@ pub struct IcnSeen {
 enum Reply {
     Answer(Answer),
     Told(Box<Told>),
+    Log(Term, LogPage),
 }
 
 /// Why an order has no answer.
@@ -124,6 +127,20 @@ pub enum OperatorError {
         /// Damage found.
         detail: String,
     },
+    /// The leader speaks a version of the protocol that does not know the order.
+    #[error(
+        "{icn} speaks protocol {}.{found}, expected {}.{needed} or later: upgrade the ICNs",
+        Prefix::VERSION,
+        Prefix::VERSION
+    )]
+    Older {
+        /// Where the leader listens.
+        icn: String,
+        /// Minor version of the leader.
+        found: u8,
+        /// Minor version that brought the order.
+        needed: u8,
+    },
     /// A leader took the order and did not answer.
     #[error("{icn} leads and does not answer for {} s: the order may be carried out or not", waited.as_secs_f64())]
     Unanswered {
@@ -144,6 +161,13 @@ enum State {
     Leads(Term, RunId),
 }
 
+/// Long answer that an operator waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parts {
+    Status,
+    Log,
+}
+
 /// One stream to one ICN.
 #[derive(Debug)]
 struct Stream {
@@ -154,6 +178,8 @@ struct Stream {
     nonce: Option<u64>,
     /// When it is to be asked or tried again.
     ask_at: Instant,
+    /// Minor version of the protocol that it speaks.
+    minor: u8,
     /// Reason of the last close.
     why: String,
     /// Whether it was tried, and nothing came of it.
@@ -167,8 +193,10 @@ pub struct Operator {
     node: NodeId,
     incarnation: Incarnation,
     sequence: u64,
-    /// Parts of a status that have come.
+    /// Parts of a long answer that have come.
     parts: Vec<u8>,
+    /// Meaning of the parts.
+    parts_of: Parts,
 }
 
 impl Operator {
@@ -195,6 +223,7 @@ impl Operator {
                 conn: None,
                 state: State::Down,
                 nonce: None,
+                minor: MINOR_FIRST,
                 ask_at,
                 why: "it was not tried".to_owned(),
                 has_failed: false,
@@ -210,6 +239,7 @@ impl Operator {
             incarnation: new_incarnation(0),
             sequence: 0,
             parts: Vec::new(),
+            parts_of: Parts::Status,
         })
     }
 
@@ -236,6 +266,24 @@ impl Operator {
         loop {
             if let Reply::Told(told) = self.ask(Order::Status, patience)? {
                 return Ok(*told);
+            }
+        }
+    }
+
+    /// Asks the ICN that leads for lines of the logs of all nodes behind its line `after`, for at most `patience`.
+    /// Returns the term of the leader as well: another one begins its lines at 1 again.
+    ///
+    /// # Errors
+    ///
+    /// [`OperatorError`] if there is no answer, [`Older`](OperatorError::Older) if the leader knows no such order.
+    pub fn log(
+        &mut self,
+        after: u64,
+        patience: Duration,
+    ) -> Result<(Term, LogPage), OperatorError> {
+        loop {
+            if let Reply::Log(term, page) = self.ask(Order::Log { after }, patience)? {
+                return Ok((term, page));
             }
         }
     }
@@ -291,7 +339,13 @@ impl Operator {
                 && given != Some((conn, term))
             {
                 self.parts.clear();
-                self.send(conn, &Control::Order(order));
+                self.parts_of = match order {
+                    Order::Log { .. } => Parts::Log,
+                    _ => Parts::Status,
+                };
+                let control = Control::Order(order);
+                self.check_minor(conn, control.since())?;
+                self.send(conn, &control);
                 given = Some((conn, term));
             }
             let left = patience.saturating_sub(began.elapsed());
@@ -345,6 +399,18 @@ impl Operator {
         leaders.max_by_key(|(_, term)| *term)
     }
 
+    /// Checks that the ICN knows messages of the minor version `needed`.
+    fn check_minor(&mut self, conn: ConnId, needed: u8) -> Result<(), OperatorError> {
+        match self.stream_mut(conn) {
+            Some(stream) if stream.minor < needed => Err(OperatorError::Older {
+                icn: stream.address.clone(),
+                found: stream.minor,
+                needed,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn close(&mut self, conn: ConnId) {
         self.transport.close(conn);
         if let Some(stream) = self.stream_mut(conn) {
@@ -373,6 +439,7 @@ impl Operator {
     fn send(&mut self, conn: ConnId, control: &Control) {
         self.sequence += 1;
         let envelope = Envelope {
+            minor: crate::minor::ours(),
             run: RunId(0),
             sender: self.node,
             incarnation: self.incarnation,
@@ -434,6 +501,7 @@ impl Operator {
             Control::Challenge { .. } => {}
             Control::Welcome(_) => {
                 stream.state = State::Leads(envelope.term, envelope.run);
+                stream.minor = envelope.minor;
                 stream.has_failed = false;
             }
             Control::Standby => {
@@ -460,7 +528,7 @@ impl Operator {
         Ok(None)
     }
 
-    /// Takes a part of a status; the last one completes it.
+    /// Takes a part of a long answer; the last one completes it.
     fn take_part(
         &mut self,
         icn: String,
@@ -477,8 +545,15 @@ impl Operator {
             return Ok(None);
         }
         let text = std::mem::take(&mut self.parts);
-        match serde_json::from_slice(&text) {
-            Ok(status) => Ok(Some(Reply::Told(Box::new(Told { icn, term, status })))),
+        let read = match self.parts_of {
+            Parts::Status => serde_json::from_slice(&text).map(|status| {
+                let icn = icn.clone();
+                Reply::Told(Box::new(Told { icn, term, status }))
+            }),
+            Parts::Log => serde_json::from_slice(&text).map(|page| Reply::Log(term, page)),
+        };
+        match read {
+            Ok(reply) => Ok(Some(reply)),
             Err(error) => {
                 let detail = error.to_string();
                 Err(OperatorError::Status { icn, detail })

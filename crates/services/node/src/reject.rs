@@ -91,6 +91,7 @@ pub(crate) fn message(code: Code, detail: &str) -> Frame {
 /// The frame of a message on a data stream. Run and life of its ends were said at its begin, so the envelope has none.
 pub(crate) fn on_data_stream(sender: NodeId, control: &Control) -> Frame {
     let envelope = Envelope {
+        minor: crate::minor::ours(),
         run: RunId(0),
         sender,
         incarnation: Incarnation(0),

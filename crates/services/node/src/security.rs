@@ -227,6 +227,7 @@ pub(crate) fn may_send(role: Role, control: &Control) -> bool {
     match control {
         Control::Hello(_) | Control::Fenced | Control::Rejected { .. } => true,
         Control::Leaving => matches!(role, Role::Flp | Role::Epn),
+        Control::Log(_) => matches!(role, Role::Flp | Role::Epn | Role::Icn),
         Control::Announce(_)
         | Control::Skipped(_)
         | Control::Stopped { .. }

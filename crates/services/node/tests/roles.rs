@@ -84,6 +84,7 @@ impl Peer {
 
     fn send(&mut self, sender: NodeId, control: &Control) {
         let envelope = Envelope {
+            minor: 0,
             run: RunId(0),
             sender,
             incarnation: LIFE,

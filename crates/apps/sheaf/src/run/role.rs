@@ -47,6 +47,9 @@ pub(crate) struct NodeArgs {
     /// Pin all threads to these CPUs, such as 2 or 0-3,8; without it, the kernel schedules them.
     #[arg(long, value_name = "LIST", value_parser = cpu_list::parse)]
     cpus: Option<cpu_list::CpuList>,
+    /// Speak at most this minor version of the protocol, as a build of that version does: for tests of upgrades.
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    protocol_minor: Option<u8>,
     /// End when the parent process, which has this id, ends.
     #[arg(long, value_name = "PID", hide = true)]
     parent: Option<i32>,
@@ -264,6 +267,10 @@ fn load(args: &NodeArgs, role: Role, adapt: &Adapt) -> anyhow::Result<FarmConfig
     let mut config = FarmConfig::load_for(&args.config, &[role])?;
     adapt(&mut config);
     logging::set_level(&config.log.level);
+    sheaf_node::log_tail::keep();
+    args.protocol_minor
+        .into_iter()
+        .for_each(sheaf_node::minor::limit);
     Ok(config)
 }
 

@@ -2,9 +2,9 @@
 
 use super::{
     Absent, Announced, Assign, Built, Commit, Consumed, Control, Counter, Envelope, EpnAddress,
-    EpnPulse, FlpPulse, HeldPart, HeldTf, Hello, Move, Offered, Order, Position, Record, Recover,
-    Release, Skipped, SlotHeld, Start, StreamFate, TfCopy, Welcome, WriterHello, WriterPulse,
-    WriterWelcome, WrittenTf,
+    EpnPulse, FlpPulse, HeldPart, HeldTf, Hello, LogLevel, LogLine, Move, Offered, Order, Position,
+    Record, Recover, Release, Skipped, SlotHeld, Start, StreamFate, TfCopy, Welcome, WriterHello,
+    WriterPulse, WriterWelcome, WrittenTf,
 };
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::id::{
@@ -12,7 +12,8 @@ use crate::id::{
 };
 use crate::reject::Code;
 use crate::verdict::DropReason;
-use crate::wire::{Kinds, Layout, Name, Padded, Wire, wire_enum, wire_struct};
+use crate::version::MINOR_FIRST;
+use crate::wire::{Kinds, Layout, Name, Wire, wire_enum, wire_struct};
 use bytes::Bytes;
 
 // The number of each kind on the wire, its name in logs and its fields. A number is never given out twice.
@@ -20,6 +21,7 @@ wire_enum! {
     Control: u16 = "kind", "kind of control message", "a kind of docs/reference/protocol.md";
     1 "hello" Hello(hello: Hello);
     2 "leaving" Leaving;
+    3 "log" Log(lines: Vec<LogLine> = "log lines");
     10 "announce" Announce(stfs: Vec<Announced> = "announced TFs");
     11 "skipped" Skipped(tfs: Vec<Skipped> = "skipped TFs");
     12 "stopped" Stopped { next: TfId };
@@ -88,7 +90,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    Order: u8 = "order", "order", "0 (report), 1 (drain), 2 (set), 3 (stop), 4 (status) or 5 (restart)";
+    Order: u8 = "order", "order", "0 (report), 1 (drain), 2 (set), 3 (stop), 4 (status), 5 (restart) or 6 (log)";
     0 "report" Report reserved EpnId;
     1 "drain" Drain { epn: EpnId };
     2 "set" Set {
@@ -99,6 +101,16 @@ wire_enum! {
     3 "stop" Stop reserved EpnId;
     4 "status" Status reserved EpnId;
     5 "restart" Restart { term: Term };
+    6 "log" Log { after: u64 = "last line" };
+}
+
+wire_enum! {
+    LogLevel: u8 = "log level", "log level", "1 (error), 2 (warn), 3 (info), 4 (debug) or 5 (trace)";
+    1 "error" Error;
+    2 "warn" Warn;
+    3 "info" Info;
+    4 "debug" Debug;
+    5 "trace" Trace;
 }
 
 wire_enum! {
@@ -119,14 +131,6 @@ wire_enum! {
 
 // Fields in the order of the wire, which need not be that of the struct.
 wire_struct! {
-    Envelope {
-        run: RunId,
-        incarnation: Incarnation,
-        term: Term,
-        sequence: u64 = "sequence",
-        sender: NodeId,
-    }
-    NodeId { role: Padded<Role>, index: u16 = "node index" }
     Hello {
         capacity_bytes: u64 = "capacity bytes",
         stf_bytes_max: u64 = "STF bytes max",
@@ -138,6 +142,7 @@ wire_struct! {
         nonce: u64 = "nonce",
         data_address: String = "data address",
     }
+    LogLine { sequence: u64 = "sequence", at_unix_ns: u64 = "time of the line", level: LogLevel, text: String = "log line" }
     Announced { tf: TfId, bytes: u64 = "STF bytes" }
     Offered { tf: TfId, bytes: u64 = "STF bytes" }
     Skipped { tf: TfId, reason: DropReason }
@@ -233,7 +238,48 @@ wire_struct! {
     HeldPart { source: Source, bytes: u64 = "STF bytes", digest: u32 = "digest" }
 }
 
+impl Envelope {
+    fn write(&self, out: &mut Writer<'_>) {
+        RunId::write(&self.run, out);
+        Incarnation::write(&self.incarnation, out);
+        Term::write(&self.term, out);
+        out.u64(self.sequence);
+        Role::write(&self.sender.role, out);
+        // Builds before minor version 1 wrote 0 here, and did not look at it.
+        out.u8(self.minor);
+        out.u16(self.sender.index);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let run = RunId::read(input, Name::NONE)?;
+        let incarnation = Incarnation::read(input, Name::NONE)?;
+        let term = Term::read(input, Name::NONE)?;
+        let sequence = input.u64("sequence")?;
+        let role = Role::read(input, Name::NONE)?;
+        let minor = input.u8("minor version")?;
+        let index = input.u16("node index")?;
+        Ok(Self {
+            run,
+            sender: NodeId { role, index },
+            minor,
+            incarnation,
+            term,
+            sequence,
+        })
+    }
+}
+
 impl Control {
+    /// Returns the minor version of the protocol that brought the message: nodes of a lower one do not know it, and it
+    /// is not sent to them.
+    #[must_use]
+    pub fn since(&self) -> u8 {
+        match self {
+            Self::Log(_) | Self::Order(Order::Log { .. }) => 1,
+            _ => MINOR_FIRST,
+        }
+    }
+
     /// Returns the bytes of the message behind `envelope`: the head of a control frame.
     ///
     /// Senders split lists above [`ENTRIES_MAX`](Self::ENTRIES_MAX), which no receiver takes.
@@ -241,7 +287,7 @@ impl Control {
     pub fn encode(&self, envelope: &Envelope) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(96);
         let mut out = Writer::new(&mut bytes);
-        Envelope::write(envelope, &mut out);
+        envelope.write(&mut out);
         Self::write(self, &mut out);
         bytes
     }
@@ -254,7 +300,7 @@ impl Control {
     /// allocated beyond the bytes that are there.
     pub fn decode(head: &[u8]) -> Result<(Envelope, Self), DecodeError> {
         let mut input = Reader::new(head);
-        let envelope = Envelope::read(&mut input, Name::NONE)?;
+        let envelope = Envelope::read(&mut input)?;
         let control = Self::read(&mut input, Name::NONE)?;
         input.end(control.name())?;
         Ok((envelope, control))

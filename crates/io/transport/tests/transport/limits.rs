@@ -20,6 +20,7 @@ fn close_notice(reason: &CloseReason) -> Option<Frame> {
         _ => return None,
     };
     let envelope = Envelope {
+        minor: 0,
         run: RunId(0),
         sender: NodeId::ICN,
         incarnation: Incarnation(0),

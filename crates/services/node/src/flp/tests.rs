@@ -114,6 +114,7 @@ impl Scene {
 
 fn challenge() -> Frame {
     let envelope = Envelope {
+        minor: 0,
         run: RUN,
         sender: EpnId(0).into(),
         incarnation: Incarnation(1),

@@ -31,7 +31,7 @@ const ROUTES: [(&str, &str); 4] = [
     ),
     (
         "/readyz",
-        "200 when joined or leading, else 503 with the phase",
+        "200 when joined, leading or standing by behind a leader, else 503 with the phase",
     ),
 ];
 

@@ -20,7 +20,14 @@ impl<T: Transport> IcnNode<T> {
     }
 
     /// Says hello to another ICN, which has sent its challenge.
-    pub(super) fn greet_peer(&mut self, now: Timestamp, conn: ConnId, icn: u16, nonce: u64) {
+    pub(super) fn greet_peer(
+        &mut self,
+        now: Timestamp,
+        conn: ConnId,
+        icn: u16,
+        nonce: u64,
+        minor: u8,
+    ) {
         let hello = Hello {
             nonce,
             ..Hello::default()
@@ -35,12 +42,12 @@ impl<T: Transport> IcnNode<T> {
             .insert(conn, Some(Session { node, incarnation }));
         // A challenge that was repeated is answered, too, and changes nothing.
         if self.peers.conn_of(icn) != Some(conn) {
-            self.set_peer_up(now, icn, conn);
+            self.set_peer_up(now, icn, conn, minor);
         }
     }
 
-    fn set_peer_up(&mut self, now: Timestamp, icn: u16, conn: ConnId) {
-        if let Some(former) = self.peers.set_up(icn, conn) {
+    fn set_peer_up(&mut self, now: Timestamp, icn: u16, conn: ConnId, minor: u8) {
+        if let Some(former) = self.peers.set_up(icn, conn, minor) {
             self.sessions.insert(former, None);
             self.transport.close(former);
         }
@@ -75,7 +82,7 @@ impl<T: Transport> IcnNode<T> {
             Role::Icn => {
                 self.transport.admit(conn, u32::MAX);
                 self.sessions.insert(conn, Some(session));
-                return self.set_peer_up(now, node.index, conn);
+                return self.set_peer_up(now, node.index, conn, envelope.minor);
             }
             Role::Operator => {
                 // Orders are short, and there may be any number of operators.

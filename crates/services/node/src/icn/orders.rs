@@ -30,6 +30,9 @@ impl<T: Transport> IcnNode<T> {
         if matches!(order, Order::Status) {
             return self.send_status(now, conn);
         }
+        if let Order::Log { after } = *order {
+            return self.send_log_page(now, conn, after);
+        }
         let outcome = match *order {
             Order::Report => Ok(format!(
                 "run {} is {}, {} TFs in flight, {} EPNs",
@@ -48,7 +51,9 @@ impl<T: Transport> IcnNode<T> {
                 lead.scheduler.handle_stop(now);
                 Ok("the sources stop, the farm drains".to_owned())
             }
-            Order::Status | Order::Restart { .. } => Err("answered above".to_owned()),
+            Order::Status | Order::Log { .. } | Order::Restart { .. } => {
+                Err("answered above".to_owned())
+            }
         };
         if let (Order::Drain { epn }, Ok(_)) = (order, &outcome) {
             self.ask_to_leave(*epn);
@@ -89,16 +94,34 @@ impl<T: Transport> IcnNode<T> {
         self.watchers.values().all(has_seen)
     }
 
-    /// Sends the status of the farm in as many parts as it takes.
-    fn send_status(&mut self, now: Timestamp, conn: ConnId) {
-        let is_over = self
-            .lead
-            .as_ref()
-            .is_some_and(|lead| lead.scheduler.is_over());
+    /// Notes that an operator watches the run, and whether it learns now that the run is over; returns that.
+    fn note_watcher(&mut self, now: Timestamp, conn: ConnId) -> bool {
+        let lead = self.lead.as_ref();
+        let is_over = lead.is_some_and(|lead| lead.scheduler.is_over());
         let seen = self.watchers.entry(conn).or_default();
         *seen = seen.or(is_over.then_some(now));
+        is_over
+    }
+
+    /// Sends lines of the logs of all nodes.
+    fn send_log_page(&mut self, now: Timestamp, conn: ConnId, after: u64) {
+        self.log_book
+            .add_ours(self.terms.me, self.terms.incarnation);
+        let is_over = self.note_watcher(now, conn);
+        let page = self.log_book.page(after, is_over);
+        self.send_parts(conn, &page);
+    }
+
+    /// Sends the status of the farm.
+    fn send_status(&mut self, now: Timestamp, conn: ConnId) {
+        self.note_watcher(now, conn);
         let text = serde_json::to_vec(&self.status(now));
         let text = Bytes::from(text.expect("names and numbers always have a JSON form"));
+        self.send_parts(conn, &text);
+    }
+
+    /// Sends a long answer in as many parts as it takes.
+    fn send_parts(&mut self, conn: ConnId, text: &Bytes) {
         let parts = text.len().div_ceil(STATUS_PART_BYTES);
         for at in 0..parts {
             let end = text.len().min((at + 1) * STATUS_PART_BYTES);

@@ -14,7 +14,7 @@ use crate::registry::Discovery;
 use crate::shutdown::Shutdown;
 use crate::writer::WriterNode;
 use sheaf_metrics::Registry;
-use sheaf_protocol::{RunId, Term, Timestamp};
+use sheaf_protocol::{RunId, Timestamp};
 use sheaf_transport::{Event, Refusal, Tcp};
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,11 +164,13 @@ pub(super) struct ReportingIcn {
 impl ReportingIcn {
     fn standing(&self) -> Standing {
         let scheduler = self.node.scheduler();
+        let ledger = self.node.ledger_status();
         Standing {
             phase: scheduler.map_or("standby", |scheduler| scheduler.phase_name()),
-            is_ready: scheduler.is_some(),
+            // A standby that knows the leader may take its place: a supervisor can go on to the next ICN.
+            is_ready: scheduler.is_some() || ledger.leader.is_some(),
             run: scheduler.map_or(RunId(0), sheaf_scheduler::Scheduler::run),
-            term: Term(self.node.ledger_status().term.0),
+            term: ledger.term,
         }
     }
 }

@@ -104,6 +104,7 @@ impl Scene {
     /// As [`says`](Self::says), in another run.
     fn says_in(&mut self, run: RunId, stream: ConnId, term: u64, control: &Control) -> Vec<Joined> {
         let envelope = Envelope {
+            minor: 0,
             run,
             sender: NodeId::ICN,
             incarnation: Incarnation(1),

@@ -9,6 +9,7 @@ use sheaf_transport::{Event, ListenerId, TlsFailure};
 /// The challenge of an ICN on a stream that it has accepted.
 pub(super) fn challenge(conn: ConnId) -> Frame {
     let envelope = Envelope {
+        minor: 0,
         run: RunId(0),
         sender: NodeId::ICN,
         incarnation: Incarnation(1),

@@ -175,6 +175,7 @@ impl Scene {
 
     fn control(&self, sender: NodeId, term: u64, run: u64, control: &Control) -> Vec<u8> {
         let envelope = Envelope {
+            minor: 0,
             run: RunId(run),
             sender,
             incarnation: Incarnation(5),

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 fn envelope() -> Envelope {
     Envelope {
         run: RunId(0x1122),
+        minor: 0,
         sender: NodeId {
             role: Role::Epn,
             index: 4,
@@ -304,4 +305,27 @@ fn every_sample_has_the_bytes_of_its_vector() {
 fn numbers_ascend_and_none_is_given_out_twice() {
     let layouts = Control::layouts();
     assert!(layouts.is_sorted_by(|a, b| a.code < b.code));
+}
+
+#[test]
+fn the_minor_version_stands_where_older_builds_write_0_and_do_not_look() {
+    let older = Control::Leaving.encode(&envelope());
+    let minor = 9;
+    let newer = Control::Leaving.encode(&Envelope {
+        minor,
+        ..envelope()
+    });
+    let differing: Vec<usize> = (0..older.len())
+        .filter(|at| older[*at] != newer[*at])
+        .collect();
+    assert_eq!(differing, [33]);
+    assert_eq!((older[33], newer[33]), (0, minor));
+    let (envelope, _) = Control::decode(&newer).unwrap();
+    assert_eq!(envelope.minor, minor);
+}
+
+#[test]
+fn no_message_is_of_a_later_minor_version_than_the_build() {
+    let latest = Control::samples().iter().map(Control::since).max();
+    assert_eq!(latest, Some(crate::version::MINOR));
 }
