@@ -3,13 +3,14 @@
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DEMO_ARGS ?= --duration 30s
 
-.PHONY: help demo demo-serve deb c wheel static oci release bpf test
+.PHONY: help demo demo-serve deb c deb-c wheel static oci release bpf test
 
 help:
 	@echo 'make demo   build the release binary and run a farm on this machine for 30 s; DEMO_ARGS="--rate lhc" for other flags'
 	@echo 'make demo-serve   build it and show the whole way of TFs: built, written, fetched while a server is drained'
 	@echo 'make deb    build a Debian package of the program, into target/deb'
 	@echo 'make c      build the library for C and C++, shared and static, into target/c, or PREFIX=/usr/local'
+	@echo 'make deb-c  build Debian packages of that library, into target/deb: libsheaf1 and libsheaf-dev'
 	@echo 'make wheel  build the Python package, with the program in it, into target/wheels; needs Python 3.11 or later'
 	@echo 'make static build the program for any Linux on x86-64 and ARM64, without a C library, into target/static'
 	@echo 'make oci    build an image of it for containers, named sheaf, by podman, buildah or docker'
@@ -38,6 +39,12 @@ c:
 	@scripts/setup.sh demo
 	cargo build --release --locked -p sheaf-c
 	scripts/c.sh $(TARGET_DIR)/release $(or $(PREFIX),$(TARGET_DIR)/c)
+
+# Debian packages of it.
+deb-c:
+	@scripts/setup.sh demo
+	cargo build --release --locked -p sheaf-c
+	scripts/deb-c.sh $(TARGET_DIR)/release $(TARGET_DIR)/deb
 
 # The Python package for every Python from 3.11 on, and the program `sheaf` in it.
 wheel:

@@ -13,17 +13,11 @@ out=$(realpath "$2")
 revision=${3:-1}
 cd "$(dirname "$0")/.."
 
-fail() {
-    echo "deb: $1" >&2
-    exit 1
-}
+. scripts/deb-common.sh
 
-command -v dpkg-deb >/dev/null || fail 'missing: dpkg-deb; on Debian: apt-get install dpkg'
+architecture=$(deb_architecture)
 version=$("$program" --version | sed -n 's/^sheaf \([0-9.]*\).*/\1/p')
 [ -n "$version" ] || fail "$program is not the program sheaf"
-architecture=$(dpkg --print-architecture)
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || echo 0)
-export SOURCE_DATE_EPOCH
 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
@@ -64,21 +58,8 @@ bpf=${CARGO_TARGET_DIR:-target}/bpf/sheaf-direct.bpf.o
 mkdir -p "$root/usr/lib/sysusers.d"
 echo 'u sheaf - "Sheaf" /var/lib/sheaf' >"$root/usr/lib/sysusers.d/sheaf.conf"
 
-docs=/usr/share/doc/sheaf
-put 644 CHANGELOG.md "$docs/changelog"
-gzip -9n "$root$docs/changelog"
-{
-    echo 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/'
-    echo 'Upstream-Name: sheaf'
-    echo
-    echo 'Files: *'
-    echo 'Copyright: the authors of Sheaf'
-    echo 'License: Apache-2.0 or Expat'
-    sed 's/^$/./; s/^/ /' LICENSE-MIT
-} >"$root$docs/copyright"
+deb_docs "$root" sheaf
 
-# The oldest C library that has every symbol of the program.
-glibc=$(grep -ao 'GLIBC_2\.[0-9]*' "$program" | sort -t . -k 2 -nu | tail -n 1)
 mkdir "$root/DEBIAN"
 echo /etc/sheaf/example.toml >"$root/DEBIAN/conffiles"
 cat >"$root/DEBIAN/control" <<CONTROL
@@ -88,8 +69,8 @@ Architecture: $architecture
 Maintainer: Sheaf <sheaf@localhost>
 Section: science
 Priority: optional
-Installed-Size: $(du -sk --apparent-size "$root" | cut -f 1)
-Depends: libc6 (>= ${glibc#GLIBC_}), libgcc-s1, systemd | systemd-standalone-sysusers | adduser
+Installed-Size: $(deb_size "$root")
+Depends: libc6 (>= $(deb_glibc "$program")), libgcc-s1, systemd | systemd-standalone-sysusers | adduser
 Suggests: prometheus, grafana, zookeeper
 Description: load-balanced frame building for streaming data acquisition
  Many readout nodes each hold a part of every timeframe; all parts of one timeframe
@@ -131,8 +112,4 @@ if [ -d /run/systemd/system ]; then
 fi
 POSTRM
 chmod 755 "$root"/DEBIAN/postinst "$root"/DEBIAN/prerm "$root"/DEBIAN/postrm
-find "$root" -type d -exec chmod 755 {} +
-find "$root" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-package=$out/sheaf_$version-${revision}_$architecture.deb
-dpkg-deb --root-owner-group -Z"${SHEAF_DEB_COMPRESSION:-xz}" --build "$root" "$package" >/dev/null
-echo "$package"
+deb_build "$root" "$out/sheaf_$version-${revision}_$architecture.deb"

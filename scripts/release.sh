@@ -4,6 +4,7 @@
 #     scripts/release.sh OUT
 #
 #     sheaf_V_ARCH.deb                         the package for Debian
+#     libsheaf1_V_ARCH.deb, libsheaf-dev_V_ARCH.deb  the library for C and C++ for Debian
 #     sheaf-V-linux-{x86_64,aarch64}.tar.gz    the static program
 #     sheaf-V-*.whl                            the package for Python
 #     libsheaf-V-linux-ARCH.tar.gz             the library for C and C++
@@ -59,6 +60,7 @@ cp "$targets"/wheels/sheaf-"$version"-*.whl "$made"
 step 'library for C and C++'
 library=libsheaf-$version-linux-$(uname -m)
 make --no-print-directory c "PREFIX=$place/$library" >&2
+scripts/deb-c.sh "$targets/release" "$made" >&2
 cp LICENSE LICENSE-APACHE LICENSE-MIT "$place/$library"
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$place" -c "$library" \
     | gzip -9n >"$made/$library.tar.gz"

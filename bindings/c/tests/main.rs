@@ -2,6 +2,7 @@
 
 mod farm;
 mod installed;
+mod package;
 
 use farm::Farm;
 use installed::{HERE, Language, compile, library, prefix, run};
