@@ -1,7 +1,23 @@
 //! `sheaf logs` attached to a farm of separate processes.
 
-use crate::harness::{Running, farm_turn, free_address, sheaf, start, start_icn, write};
+use crate::harness::{DemoDir, Running, farm_turn, free_address, sheaf, start, start_icn, write};
+use rustix::process::Signal;
 use serde_json::Value;
+
+#[test]
+fn a_demo_of_one_icn_is_found_by_its_farm_file() {
+    let _turn = farm_turn();
+    let dir = DemoDir::new();
+    let demo = Running::start(&dir.words("--flps 1 --epns 1 --source generator --rate 50"));
+    demo.await_line("announced");
+    let config = dir.out().join("farm.toml");
+    let config = config.to_str().unwrap();
+    sheaf(&["status", "--config", config]).ok(&["status"]);
+    let lines = sheaf(&["logs", "--config", config, "--no-follow", "--node", "icn"]);
+    assert!(lines.ok(&["logs"]).contains("ICN listens"));
+    demo.signal(Signal::INT);
+    demo.end().ok(&["demo"]);
+}
 
 #[test]
 fn the_logs_of_all_nodes_are_followed_to_the_end_of_the_run() {

@@ -63,6 +63,12 @@ impl<'a> Supervisor<'a> {
         &self.lives
     }
 
+    /// Returns the farm file.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// Sets where the ICN listens, for all nodes that are started from now on.
     pub fn set_icn_address(&mut self, address: String) {
         self.icn_address = Some(address);

@@ -73,7 +73,7 @@ pub struct Row {
     pub late: usize,
     /// Share of all processors that others took meanwhile, 0 to 1.
     pub interference: f64,
-    /// Runs of the cell before this one, whose times were above their bound under interference.
+    /// Runs of the cell before this one, whose times were above their bounds.
     pub repeated: u32,
     /// Folder of the logs, if they are kept.
     pub logs: Option<String>,
@@ -90,10 +90,16 @@ impl Row {
         !self.ok && self.skipped.is_none()
     }
 
+    /// Whether nothing but times went wrong.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.has_failed() && self.problems.len() == self.late
+    }
+
     /// Whether nothing but times went wrong, while others took more than `share` of the processors.
     #[must_use]
     pub fn is_disturbed(&self, share: f64) -> bool {
-        self.has_failed() && self.problems.len() == self.late && self.interference > share
+        self.is_late() && self.interference > share
     }
 }
 
@@ -139,7 +145,7 @@ fn answer(row: &Row) -> String {
     let ok = if row.ok { "yes" } else { "NO" };
     match row.repeated {
         0 => ok.to_owned(),
-        _ => format!("{ok}, run {} (interference before)", row.repeated + 1),
+        _ => format!("{ok}, run {} (late before)", row.repeated + 1),
     }
 }
 

@@ -15,6 +15,7 @@ use sheaf_node::status::FarmStatus;
 use sheaf_protocol::control::Order;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
@@ -101,6 +102,16 @@ pub(crate) struct Run<'a, 'dir> {
     latecomers_at: Option<Instant>,
     are_writers_dismissed: bool,
     record: Record,
+}
+
+/// Writes where the one ICN listens into the farm file: commands that read it find the farm.
+fn name_icn(file: &Path, address: &str) -> anyhow::Result<()> {
+    let mut config = FarmConfig::load_for(file, &[])?;
+    address.clone_into(&mut config.icn.address);
+    let text = config
+        .to_toml()
+        .context("cannot write these values as a farm file")?;
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 impl<'a, 'dir> Run<'a, 'dir> {
@@ -236,6 +247,7 @@ impl<'a, 'dir> Run<'a, 'dir> {
         }
         if self.listening.len() == usize::from(self.args.icns()) {
             if !self.args.has_lasting_icns() {
+                name_icn(self.farm.file(), &address)?;
                 self.farm.set_icn_address(address);
             }
             let flps = (0..self.args.flps).map(|index| FlpId(index).into());
