@@ -28,6 +28,7 @@ mod lab;
 mod lab_monitor;
 mod lab_run;
 mod logs;
+mod machine;
 mod memory;
 mod monitored;
 mod node_doctor;

@@ -1,23 +1,12 @@
 //! The Debian package: made, installed, used, upgraded and removed.
 
 use crate::harness::{PROGRAM, Running, farm_turn};
+use crate::machine::missing;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Root of the repository.
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
-
-/// Returns the reason why this machine cannot try packages, if there is one.
-fn missing() -> Option<&'static str> {
-    if !Path::new("/usr/bin/dpkg-deb").is_file() {
-        return Some("needs dpkg-deb, as on Debian");
-    }
-    if !rustix::process::getuid().is_root() {
-        return Some("needs root, for a mount namespace");
-    }
-    let systems = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    (!systems.contains("\toverlay\n")).then_some("needs a kernel with overlay file systems")
-}
 
 fn make(folder: &Path, revision: &str) -> PathBuf {
     let mut command = Command::new(format!("{REPOSITORY}/scripts/deb.sh"));

@@ -7,28 +7,9 @@
 set -eu
 first=$1 second=$2 folder=$3
 
-mount -t tmpfs -o size=4g tmpfs "$folder"
-mkdir "$folder/upper" "$folder/work" "$folder/root"
-root=$folder/root
-mount -t overlay overlay -o "lowerdir=/,upperdir=$folder/upper,workdir=$folder/work" "$root"
-mount --rbind /proc "$root/proc"
-mount --rbind /dev "$root/dev"
-mount -t tmpfs tmpfs "$root/tmp"
+. "$(dirname "$0")/machine.sh"
 cp "$first" "$root/tmp/first.deb"
 cp "$second" "$root/tmp/second.deb"
-
-inside() {
-    chroot "$root" "$@"
-}
-
-held() {
-    echo "held: $1"
-}
-
-lost() {
-    echo "lost: $1" >&2
-    exit 1
-}
 
 # Packages of this machine may be half configured; those of the test are looked at alone.
 inside dpkg -i /tmp/first.deb >/dev/null

@@ -67,6 +67,29 @@ fn life(status: &Value, (role, index): (&str, u16)) -> Option<u64> {
     node["incarnation"].as_u64()
 }
 
+/// Ends a node in order, starts its next life, and waits until that is back and the run goes on.
+fn replace(
+    config: &str,
+    running: &mut Option<Running>,
+    node: (&str, u16),
+    start: impl FnOnce((&str, u16)) -> Running,
+) {
+    let before = await_status(config, |_| true);
+    let former = running.take().unwrap();
+    former.signal(Signal::TERM);
+    let ended = former.end();
+    assert!(ended.status.success(), "{node:?}: {}", ended.stderr);
+    assert!(!ended.stderr.contains(" ERROR "), "{}", ended.stderr);
+    *running = Some(start(node));
+    let is_back = |status: &Value| match life(&before, node) {
+        Some(former) => life(status, node).is_some_and(|life| life > former),
+        None => node.0 == "icn",
+    };
+    await_status(config, |status| {
+        is_back(status) && complete(status) >= complete(&before) + 20
+    });
+}
+
 /// Returns the nodes whose lines the ICN has.
 fn logging_nodes(config: &str) -> BTreeSet<String> {
     let words = ["logs", "--config", config, "--no-follow", "--json"];
@@ -80,7 +103,7 @@ fn logging_nodes(config: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_farm_is_upgraded_node_by_node_and_loses_no_tf() {
+fn a_farm_is_upgraded_node_by_node_and_back_and_loses_no_tf() {
     let _turn = farm_turn();
     let folder = tempfile::tempdir().unwrap();
     let addresses: Vec<String> = (0..3).map(|_| free_address()).collect();
@@ -101,21 +124,8 @@ fn a_farm_is_upgraded_node_by_node_and_loses_no_tf() {
     let leader = leader.expect("an ICN of the farm file leads");
     let icns = (0..3).filter(|icn| *icn != leader).chain([leader]);
     for at in icns.chain(3..NODES.len()) {
-        let (role, index) = NODES[at];
-        let before = await_status(&config, |_| true);
-        let node = running[at].take().unwrap();
-        node.signal(Signal::TERM);
-        let ended = node.end();
-        assert!(ended.status.success(), "{role}:{index}: {}", ended.stderr);
-        assert!(!ended.stderr.contains(" ERROR "), "{}", ended.stderr);
-        running[at] = Some(start(folder.path(), &config, role, index, &[]));
-        // The next node goes when this one is back, and the run goes on.
-        let is_back = |status: &Value| match life(&before, NODES[at]) {
-            Some(former) => life(status, NODES[at]).is_some_and(|life| life > former),
-            None => role == "icn",
-        };
-        await_status(&config, |status| {
-            is_back(status) && complete(status) >= complete(&before) + 20
+        replace(&config, &mut running[at], NODES[at], |(role, index)| {
+            start(folder.path(), &config, role, index, &[])
         });
         if at == leader {
             // The others are of the former version, and the ICN sends them nothing that they do not know.
@@ -131,6 +141,11 @@ fn a_farm_is_upgraded_node_by_node_and_loses_no_tf() {
         .map(|(role, index)| format!("{role}:{index}"))
         .collect();
     while logging_nodes(&config) != nodes {}
+
+    // And back, the leader among the first.
+    for at in 0..NODES.len() {
+        replace(&config, &mut running[at], NODES[at], former);
+    }
 
     let stopped = sheaf(&["ctl", "stop", "--config", &config]);
     assert_eq!(stopped.status.code(), Some(0), "{}", stopped.stderr);
@@ -154,5 +169,5 @@ fn a_farm_is_upgraded_node_by_node_and_loses_no_tf() {
         "{found:#}"
     );
     assert_eq!(found["delivered"], found["announced"], "{found:#}");
-    assert_eq!(found["lives"]["icns"], 6, "{found:#}");
+    assert_eq!(found["lives"]["icns"], 9, "{found:#}");
 }

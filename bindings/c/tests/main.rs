@@ -2,6 +2,8 @@
 
 mod farm;
 mod installed;
+#[path = "../../../tests/farm/machine.rs"]
+mod machine;
 mod package;
 
 use farm::Farm;

@@ -1,6 +1,7 @@
 //! The Debian packages of the library: made, installed, compiled against, removed.
 
 use crate::installed::{HERE, run};
+use crate::machine::missing;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,18 +14,6 @@ fn make(folder: &Path) -> Vec<PathBuf> {
     // Half a minute less for each package.
     let told = run(command.env("SHEAF_DEB_COMPRESSION", "none"));
     told.lines().map(PathBuf::from).collect()
-}
-
-/// Returns the reason why this machine cannot try packages, if there is one.
-fn missing() -> Option<&'static str> {
-    if !Path::new("/usr/bin/dpkg-deb").is_file() {
-        return Some("needs dpkg-deb, as on Debian");
-    }
-    if !rustix::process::getuid().is_root() {
-        return Some("needs root, for a mount namespace");
-    }
-    let systems = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    (!systems.contains("\toverlay\n")).then_some("needs a kernel with overlay file systems")
 }
 
 #[test]

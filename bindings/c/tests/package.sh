@@ -8,23 +8,8 @@ set -eu
 folder=$1
 shift
 
-mount -t tmpfs -o size=1g tmpfs "$folder"
-mkdir "$folder/upper" "$folder/work" "$folder/root"
-root=$folder/root
-mount -t overlay overlay -o "lowerdir=/,upperdir=$folder/upper,workdir=$folder/work" "$root"
-mount --rbind /proc "$root/proc"
-mount --rbind /dev "$root/dev"
-mount -t tmpfs tmpfs "$root/tmp"
+. "$(dirname "$0")/../../../tests/farm/machine.sh"
 cp "$@" "$root/tmp"
-
-inside() {
-    chroot "$root" "$@"
-}
-
-lost() {
-    echo "lost: $1" >&2
-    exit 1
-}
 
 # usage PROGRAM: an example says how it is used, which it does only if the library is found and loaded.
 usage() {
@@ -36,21 +21,21 @@ inside sh -c 'dpkg -i /tmp/*.deb' >/dev/null
 examples=/usr/share/doc/libsheaf-dev/examples
 inside sh -c "cc -std=c99 $examples/source.c -o /tmp/source \$(pkg-config --cflags --libs sheaf)"
 usage /tmp/source
-echo 'held: a program in C is compiled with pkg-config, and runs'
+held 'a program in C is compiled with pkg-config, and runs'
 
 inside sh -c "cmake -S $examples -B /tmp/build && cmake --build /tmp/build" >"$folder/cmake" 2>&1 || {
     cat "$folder/cmake" >&2
     lost 'builds the examples with CMake'
 }
 usage /tmp/build/consumer_c
-echo 'held: CMake finds it without a prefix'
+held 'CMake finds it without a prefix'
 
 inside dpkg -r libsheaf-dev >/dev/null
 usage /tmp/source
-echo 'held: programs run without what compiling them needed'
+held 'programs run without what compiling them needed'
 
 inside sh -c 'dpkg -P libsheaf-dev libsheaf1' >/dev/null
 left=$(cd "$folder/upper" && find . -type f ! -path './var/lib/dpkg/*' ! -path './var/cache/*' ! -path './var/log/*' \
     ! -path './etc/ld.so.cache')
 [ -z "$left" ] || lost "leaves nothing behind: $left"
-echo 'held: it goes, and leaves nothing behind'
+held 'it goes, and leaves nothing behind'

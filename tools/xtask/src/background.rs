@@ -2,7 +2,7 @@
 //!
 //! A job runs at the lowest priority, so that it takes nothing from the tests, and says nothing until it is asked for.
 
-use crate::command::{last_lines, target_dir, typed};
+use crate::command::{target_dir, typed};
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -51,11 +51,13 @@ impl Job {
         let status = status.with_context(|| format!("cannot wait for {}", self.what))?;
         let said = read(&self.log);
         print!("{said}");
+        let lines: Vec<&str> = said.lines().collect();
+        let last = &lines[lines.len().saturating_sub(REPEATED)..];
         ensure!(
             status.success(),
             "{} ended with {status}\n{}",
             self.what,
-            last_lines(&said, REPEATED)
+            last.join("\n")
         );
         Ok(())
     }
@@ -83,7 +85,7 @@ mod tests {
         let error = run("bad", "echo said; exit 3").unwrap_err().to_string();
         assert_eq!(
             error,
-            "sh -c echo said; exit 3 ended with exit status: 3\nsaid\n"
+            "sh -c echo said; exit 3 ended with exit status: 3\nsaid"
         );
     }
 }

@@ -1,6 +1,7 @@
 //! Commands that the stages run: cargo in the folder of the workspace, what ended well, how a command is shown.
 
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -63,33 +64,27 @@ pub(crate) fn succeed_or_repeat(command: &mut Command, mut read: impl FnMut(&str
     let mut child = child.with_context(|| format!("cannot run {}", typed(command)))?;
     let output = child.stdout.take().expect("stdout was piped");
     let mut terminal = std::io::stdout().lock();
-    let mut said = String::new();
+    let mut said = VecDeque::new();
     for line in BufReader::new(output).split(b'\n') {
         // A program may print any bytes.
         let line = line.with_context(|| format!("cannot read from {}", typed(command)))?;
         terminal.write_all(&line)?;
         terminal.write_all(b"\n")?;
-        let line = String::from_utf8_lossy(&line);
+        let line = String::from_utf8_lossy(&line).into_owned();
         read(&line);
-        said = last_lines(&format!("{said}{line}\n"), REPEATED);
+        if said.len() == REPEATED {
+            said.pop_front();
+        }
+        said.push_back(line);
     }
     let status = child
         .wait()
         .with_context(|| format!("cannot wait for {}", typed(command)))?;
     if !status.success() {
+        let said = Vec::from(said).join("\n");
         bail!("{} ended with {status}\n{said}", typed(command));
     }
     Ok(())
-}
-
-/// Returns the last `count` lines of `text`.
-pub(crate) fn last_lines(text: &str, count: usize) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    let first = lines.len().saturating_sub(count);
-    lines[first..]
-        .iter()
-        .map(|line| format!("{line}\n"))
-        .collect()
 }
 
 /// Runs `command`; an error unless it ends well.

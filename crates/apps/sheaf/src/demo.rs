@@ -158,10 +158,7 @@ impl Beside {
 fn write_farm_file(args: &Args, dir: &RunDir, file: &Path) -> anyhow::Result<(FarmConfig, Beside)> {
     let mut config = farm_file::farm_config(args, dir)?;
     let beside = Beside::start(args, dir, &mut config)?;
-    let text = config
-        .to_toml()
-        .context("cannot write these values as a farm file")?;
-    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    farm_file::write(&config, file)?;
     let mut roles = vec![Role::Icn, Role::Flp, Role::Epn];
     roles.extend((args.writers > 0).then_some(Role::Writer));
     let config = FarmConfig::load_for(file, &roles)?;

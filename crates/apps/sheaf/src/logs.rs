@@ -8,7 +8,7 @@ use sheaf_node::icn::Line;
 use sheaf_node::operator::OperatorError;
 use sheaf_protocol::Term;
 use sheaf_protocol::control::LogLevel;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -112,20 +112,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Position in the lines of the leader.
 #[derive(Debug, Default)]
 struct Reader {
-    term: Term,
+    term: Option<Term>,
     /// Number of the last line of this leader.
     after: u64,
     /// The last line of each node: its life, and its number there. A new leader is sent what the former one had.
     heard: BTreeMap<String, (u64, u64)>,
     /// Lines that are to be shown.
-    lines: VecDeque<Line>,
+    lines: Vec<Line>,
     has_begun: bool,
 }
 
 impl Reader {
     /// Takes lines of a leader; `false` if it is another leader than the last one, whose lines begin at 1 again.
     fn take(&mut self, args: &Args, term: Term, last: u64, lines: Vec<Line>) -> bool {
-        if term != self.term && std::mem::replace(&mut self.term, term) != Term(0) {
+        let former = self.term.replace(term);
+        if former.is_some_and(|former| former != term) {
             self.after = 0;
             return false;
         }
@@ -136,7 +137,7 @@ impl Reader {
             if number > *heard {
                 *heard = number;
                 if is_wanted(args, &line) {
-                    self.lines.push_back(line);
+                    self.lines.push(line);
                 }
             }
         }
@@ -145,7 +146,7 @@ impl Reader {
 
     /// Returns the lines to show, by time; of those that were there at the begin, the last `count`.
     fn drain(&mut self, count: usize) -> Vec<Line> {
-        let mut lines: Vec<Line> = self.lines.drain(..).collect();
+        let mut lines = std::mem::take(&mut self.lines);
         lines.sort_by_key(|line| line.at_unix_ns);
         if !std::mem::replace(&mut self.has_begun, true) {
             lines.drain(..lines.len().saturating_sub(count));

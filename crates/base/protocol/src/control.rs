@@ -47,8 +47,8 @@ pub enum Control {
     Hello(Hello),
     /// The sender wants to leave: nothing new for it; [`Dismissed`](Self::Dismissed) answers when it holds nothing.
     Leaving,
-    /// Lines of the log of the sender's process, since minor version 1; also from an ICN to an ICN. They are repeated
-    /// to each new leader, and the receiver leaves out what it has.
+    /// Lines of the log of the sender's process, since minor version 1; also from an ICN to an ICN. The last ones
+    /// are repeated on a new stream, and the receiver leaves out what it has.
     Log(Vec<LogLine>),
 
     // FLP → ICN

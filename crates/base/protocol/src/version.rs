@@ -7,5 +7,8 @@
 /// Minor version of this build.
 pub const MINOR: u8 = 1;
 
+/// Minor version that brought the lines of logs at the ICN.
+pub const LOG: u8 = 1;
+
 /// The first minor version: that of builds that know no minor versions, and write 0 where others write theirs.
 pub const MINOR_FIRST: u8 = 0;

@@ -524,7 +524,7 @@ impl<T: Transport> IcnNode<T> {
         self.pulsed_at = now;
         let run_delay = self.run_delay(now);
         self.run_delays.handle_pulse();
-        self.send_log();
+        self.send_log(now);
         let Some(lead) = &mut self.lead else {
             return;
         };
@@ -543,8 +543,8 @@ impl<T: Transport> IcnNode<T> {
     }
 
     /// Sends the next lines of the log of this process to the other ICNs.
-    fn send_log(&mut self) {
-        for (conn, log) in self.peers.take_log() {
+    fn send_log(&mut self, now: Timestamp) {
+        for (conn, log) in self.peers.take_log(now) {
             self.send(&[conn], &log);
         }
     }

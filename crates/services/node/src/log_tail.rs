@@ -3,8 +3,9 @@
 //! A process keeps lines only after [`keep`], which `sheaf run` calls. So simulations and programs with an FLP of their
 //! own send none.
 
-use sheaf_protocol::Control;
+use crate::minor;
 use sheaf_protocol::control::{LogLevel, LogLine};
+use sheaf_protocol::{Control, Timestamp, version};
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,7 +16,7 @@ const LINES_MAX: usize = 512;
 /// same moment.
 const LINES_SENT_MAX: usize = 64;
 /// Least time between two messages.
-pub(crate) const SENT_EVERY: Duration = Duration::from_millis(500);
+const SENT_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 struct Tail {
@@ -46,12 +47,37 @@ pub fn add(level: LogLevel, text: &str) {
     tail.add(level, at_unix_ns, text);
 }
 
-/// Returns the number of the line from which on lines are sent to an ICN on a new stream, if those up to `sent` were
-/// sent before: a message or two may be lost, and another ICN has none.
-pub(crate) fn rewound(sent: u64) -> u64 {
-    let Some(tail) = TAIL.get() else { return 0 };
-    let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-    tail.rewound(sent)
+/// Lines of this process on their way to one ICN, or to the one that leads.
+#[derive(Debug, Default)]
+pub(crate) struct Sending {
+    /// Minor version of the protocol that the ICN speaks.
+    minor: u8,
+    /// Number of the last line that was sent, and when that was.
+    sent: u64,
+    sent_at: Timestamp,
+}
+
+impl Sending {
+    /// Begins a new stream, to an ICN that speaks `minor`. The last lines go again: a message may be lost, and another
+    /// ICN has none.
+    pub(crate) fn begin(&mut self, minor: u8) {
+        self.minor = minor;
+        let tail = TAIL.get();
+        let tail = tail.map(|tail| tail.lock().unwrap_or_else(PoisonError::into_inner));
+        self.sent = tail.map_or(0, |tail| tail.rewound(self.sent));
+    }
+
+    /// Returns the next message, if it is time for one, there are new lines, and the ICN knows it.
+    pub(crate) fn next(&mut self, now: Timestamp) -> Option<Control> {
+        let is_known = minor::common(self.minor) >= version::LOG;
+        if !is_known || now.since(self.sent_at) < SENT_EVERY {
+            return None;
+        }
+        self.sent_at = now;
+        let lines = after(self.sent);
+        self.sent = lines.last()?.sequence;
+        Some(Control::Log(lines))
+    }
 }
 
 /// Returns the first lines behind the one with the number `sequence`, as many as one message takes.

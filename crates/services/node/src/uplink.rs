@@ -21,7 +21,6 @@ use crate::{log_tail, minor};
 use sheaf_membership::RUN_DELAY_MAX;
 use sheaf_protocol::control::{Hello, Welcome};
 use sheaf_protocol::reject::Code;
-use sheaf_protocol::version::MINOR_FIRST;
 use sheaf_protocol::{
     Control, Envelope, Incarnation, NodeId, RunId, Term, TfId, Timestamp, WireKind, protect,
 };
@@ -105,11 +104,7 @@ pub struct Uplink {
     pulse: Duration,
     pulsed_at: Timestamp,
     fenced: u64,
-    /// Minor version of the protocol that the leader speaks.
-    leader_minor: u8,
-    /// Number of the last line of the log of this process that was sent to the leader, and when.
-    log_sent: u64,
-    log_sent_at: Timestamp,
+    log: log_tail::Sending,
     /// Longest time lately for which the leader has waited for a processor.
     leader_run_delay: Duration,
     /// How much longer than usual the leader may be silent.
@@ -143,9 +138,7 @@ impl Uplink {
             pulse: Duration::from_millis(20),
             pulsed_at: Timestamp(0),
             fenced: 0,
-            leader_minor: MINOR_FIRST,
-            log_sent: 0,
-            log_sent_at: Timestamp(0),
+            log: log_tail::Sending::default(),
             leader_run_delay: Duration::ZERO,
             patience: Duration::ZERO,
             refusals: BTreeMap::new(),
@@ -530,8 +523,7 @@ impl Uplink {
             }
         }
         self.term = envelope.term;
-        self.leader_minor = envelope.minor;
-        self.log_sent = log_tail::rewound(self.log_sent);
+        self.log.begin(envelope.minor);
         self.leader_run_delay = Duration::ZERO;
         if self.run != envelope.run {
             self.run = envelope.run;
@@ -557,18 +549,10 @@ impl Uplink {
 
     /// Sends the next lines of the log of this process to the leader, if it speaks a version that knows them.
     pub(crate) fn send_log<T: Transport>(&mut self, now: Timestamp, transport: &mut T) {
-        if !self.is_joined() || now.since(self.log_sent_at) < log_tail::SENT_EVERY {
-            return;
-        }
-        self.log_sent_at = now;
-        let lines = log_tail::after(self.log_sent);
-        let Some(last) = lines.last().map(|line| line.sequence) else {
-            return;
-        };
-        let log = Control::Log(lines);
-        if log.since() <= minor::common(self.leader_minor) {
-            self.log_sent = last;
-            self.send(transport, &log);
+        if let Some(conn) = self.joined()
+            && let Some(log) = self.log.next(now)
+        {
+            self.send_on(transport, conn, &log);
         }
     }
 

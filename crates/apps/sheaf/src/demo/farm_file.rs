@@ -91,6 +91,18 @@ pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfi
     Ok(config)
 }
 
+/// Writes the farm file.
+///
+/// # Errors
+///
+/// The reason why it cannot be written.
+pub(crate) fn write(config: &FarmConfig, file: &Path) -> anyhow::Result<()> {
+    let text = config
+        .to_toml()
+        .context("cannot write these values as a farm file")?;
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
 /// Puts writer nodes between the EPNs and the files of the sink.
 fn add_writers(args: &Args, dir: &RunDir, config: &mut FarmConfig) -> anyhow::Result<()> {
     if args.writers == 0 {

@@ -1,6 +1,7 @@
 //! The life of a demo: starts the farm, does to it what was asked for, ends it, waits for it.
 
 use super::args::Args;
+use super::farm_file;
 use super::faults::{Agenda, Fault, FaultKind};
 use super::screen::{Audience, Screen};
 use super::summary::FaultDone;
@@ -108,10 +109,7 @@ pub(crate) struct Run<'a, 'dir> {
 fn name_icn(file: &Path, address: &str) -> anyhow::Result<()> {
     let mut config = FarmConfig::load_for(file, &[])?;
     address.clone_into(&mut config.icn.address);
-    let text = config
-        .to_toml()
-        .context("cannot write these values as a farm file")?;
-    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+    farm_file::write(&config, file)
 }
 
 impl<'a, 'dir> Run<'a, 'dir> {

@@ -12,7 +12,7 @@ use crate::id::{
 };
 use crate::reject::Code;
 use crate::verdict::DropReason;
-use crate::version::MINOR_FIRST;
+use crate::version;
 use crate::wire::{Kinds, Layout, Name, Wire, wire_enum, wire_struct};
 use bytes::Bytes;
 
@@ -275,8 +275,8 @@ impl Control {
     #[must_use]
     pub fn since(&self) -> u8 {
         match self {
-            Self::Log(_) | Self::Order(Order::Log { .. }) => 1,
-            _ => MINOR_FIRST,
+            Self::Log(_) | Self::Order(Order::Log { .. }) => version::LOG,
+            _ => version::MINOR_FIRST,
         }
     }
 

@@ -29,21 +29,22 @@ impl Scheduler {
         if !open.is_adopted {
             return false;
         }
-        let parts = open.members.iter().zip(&open.parts);
-        let held = parts.filter_map(|(source, part)| match part {
-            Part::Announced(bytes) => Some((source, *bytes)),
-            Part::Unknown(_) | Part::Skipped(_) => None,
-        });
-        let held = held.filter(|(source, _)| {
-            let is_asked = open.asked_again.contains(&source.flp);
-            missing.contains(&source.flp) && !is_asked && self.is_well(source)
-        });
-        let held = held.map(|(source, bytes)| (source.flp, bytes));
-        let (flps, bytes): (Vec<FlpId>, Vec<u64>) = held.unzip();
+        let (mut flps, mut bytes) = (Vec::new(), 0);
+        for (source, part) in open.members.iter().zip(&open.parts) {
+            let flp = source.flp;
+            if let Part::Announced(held) = part
+                && missing.contains(&flp)
+                && !open.asked_again.contains(&flp)
+                && self.is_well(source)
+            {
+                flps.push(flp);
+                bytes += held;
+            }
+        }
         if flps.is_empty() {
             return false;
         }
-        self.resent_bytes += bytes.iter().sum::<u64>();
+        self.resent_bytes += bytes;
         self.accounting.reassigned += 1;
         if let Some(open) = self.tfs.get_mut(&tf) {
             open.attempt.0 += 1;

@@ -4,8 +4,7 @@
 //! repeats by itself.
 
 use crate::challenge::CHALLENGE_WITHIN;
-use crate::{log_tail, minor};
-use sheaf_protocol::version::MINOR_FIRST;
+use crate::log_tail;
 use sheaf_protocol::{Control, Timestamp, protect};
 use sheaf_stf_builder::Backoff;
 use sheaf_transport::{ConnId, Transport};
@@ -26,10 +25,7 @@ struct Peer {
     stands_since: Option<Timestamp>,
     /// Established stream of an authenticated peer.
     is_up: bool,
-    /// Minor version of the protocol that it speaks.
-    minor: u8,
-    /// Number of the last line of the log of this process that it was sent.
-    log_sent: u64,
+    log: log_tail::Sending,
     retry_at: Timestamp,
     pause: Backoff,
 }
@@ -48,8 +44,7 @@ impl Peers {
             conn: None,
             stands_since: None,
             is_up: false,
-            minor: MINOR_FIRST,
-            log_sent: 0,
+            log: log_tail::Sending::default(),
             retry_at: Timestamp(0),
             pause: Backoff::new(PAUSE_FIRST, PAUSE_MAX, u64::from(me) << 16 | u64::from(icn)),
         };
@@ -119,27 +114,16 @@ impl Peers {
     pub(super) fn set_up(&mut self, icn: u16, conn: ConnId, minor: u8) -> Option<ConnId> {
         let peer = self.0.iter_mut().find(|peer| peer.icn == icn)?;
         peer.is_up = true;
-        (peer.minor, peer.log_sent) = (minor, 0);
+        peer.log.begin(minor);
         peer.pause.reset();
         peer.conn.replace(conn).filter(|former| *former != conn)
     }
 
     /// Returns the next lines of the log of this process for each ICN whose version knows them: one of them may lead.
-    pub(super) fn take_log(&mut self) -> Vec<(ConnId, Control)> {
-        let mut messages = Vec::new();
-        for peer in self.0.iter_mut().filter(|peer| peer.is_up) {
-            let lines = log_tail::after(peer.log_sent);
-            let (Some(conn), Some(last)) = (peer.conn, lines.last().map(|line| line.sequence))
-            else {
-                continue;
-            };
-            let log = Control::Log(lines);
-            if log.since() <= minor::common(peer.minor) {
-                peer.log_sent = last;
-                messages.push((conn, log));
-            }
-        }
-        messages
+    pub(super) fn take_log(&mut self, now: Timestamp) -> Vec<(ConnId, Control)> {
+        let up = self.0.iter_mut().filter(|peer| peer.is_up);
+        up.filter_map(|peer| Some((peer.conn?, peer.log.next(now)?)))
+            .collect()
     }
 
     /// A stream has closed; returns the node of it.
