@@ -1,14 +1,14 @@
 #!/bin/sh
 # Brings this machine to where `make demo` or `make test` works, or says in one line what is missing.
 #
-#     scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|guest|helm|static|release
+#     scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|debian|guest|helm|static|release
 #
 # Installs Debian packages when it runs as root, and builds the pages of web/ where there is Node.js. `test` and
 # `zookeeper` fetch the jars of a ZooKeeper server, `test` and `kafka` those of a broker of Kafka, `test` and `spark`
 # PySpark, `test` and `s3` SeaweedFS, `test` and `python` packages for the tests of the Python package, `test` and
-# `guest` a kernel for emulated guests, `test` and `helm` Helm; `bpf` installs what `make bpf` needs; `test` builds
-# mdBook; `static` and `release` install what `make static` and `make release` need. Asks nothing; a second call does
-# nothing.
+# `debian` a root of Debian in which these are installed, `test` and `guest` a kernel for emulated guests, `test` and
+# `helm` Helm; `bpf` installs what `make bpf` needs; `test` builds mdBook; `static` and `release` install what
+# `make static` and `make release` need. Asks nothing; a second call does nothing.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -27,7 +27,7 @@ test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     globus-gridftp-server:globus-gridftp-server-progs globus-url-copy:globus-gass-copy-progs
     cmake:cmake pkg-config:pkg-config clang:clang
     docker-compose:docker-compose slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge
-    qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio'
+    qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio mmdebstrap:mmdebstrap'
 
 # file:package, for what is no command: real ZeroMQ, for C and for Debian's Python; plugins of gfal-copy by protocol.
 gfal_plugins=/usr/lib/$(uname -m)-linux-gnu/gfal2-plugins/libgfal_plugin
@@ -222,6 +222,41 @@ need_python() {
     fi
 }
 
+# A root of this machine's Debian with a compiler and no Sheaf, and the packages of Python for it, for the test of a new
+# machine: 700 MB, about a minute. As for Kafka, the test is skipped where it cannot be had.
+need_debian() {
+    wanted=bindings/python/requirements-test.txt
+    place=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/debian
+    cmp -s "$wanted" "$place/srv/requirements-test.txt" && return 0
+    echo "setup: making a root of Debian in $place"
+    release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+    rm -rf "$place" "$place.part"
+    if [ "$(id -u)" -eq 0 ] && grep -q '^ID=debian$' /etc/os-release && has mmdebstrap \
+        && mmdebstrap --quiet --variant=apt --include=python3-venv,g++,pkg-config,iproute2 "$release" "$place.part" \
+            >/dev/null 2>&1 </dev/null && fetch_wheels "$place.part"; then
+        cp "$wanted" "$place.part/srv"
+        mv "$place.part" "$place"
+    else
+        rm -rf "$place.part"
+        echo 'setup: no root of Debian: the test of a new machine is skipped'
+    fi
+}
+
+# fetch_wheels ROOT: the packages of $wanted for the Python there. They are fetched by that of this machine, which knows
+# its way to an index.
+fetch_wheels() {
+    python=$(chroot "$1" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])') || return 1
+    glibc=$(chroot "$1" getconf GNU_LIBC_VERSION | cut -d . -f 2)
+    set -- "$1" --python-version "$python" --only-binary=:all:
+    for minor in $(seq 5 "$glibc"); do
+        set -- "$@" --platform "manylinux_2_${minor}_$(uname -m)"
+    done
+    wheels=$1/srv/wheels
+    shift
+    "${place%/*}/python/bin/pip" download -q --no-cache-dir --require-hashes -d "$wheels" -r "$wanted" "$@" \
+        >/dev/null 2>&1
+}
+
 # Helm, built by Go, and the schemas of Kubernetes (110 MB) for the tests of deploy/helm. As for Kafka, the tests are
 # skipped where they cannot be had. Without Go, Debian's is installed for that.
 need_helm() {
@@ -384,6 +419,7 @@ test)
     need_spark
     need_s3
     need_python
+    need_debian
     need_helm
     need_guest
     need_mdbook
@@ -413,6 +449,11 @@ s3)
 python)
     need_python
     ;;
+debian)
+    need_packages
+    need_python
+    need_debian
+    ;;
 guest)
     need_packages
     need_guest
@@ -430,7 +471,7 @@ static | release)
     [ "$1" = static ] || need_release
     ;;
 *)
-    echo 'usage: scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|guest|helm|static|release' >&2
+    echo 'usage: scripts/setup.sh demo|test|bpf|zookeeper|kafka|spark|s3|python|debian|guest|helm|static|release' >&2
     exit 2
     ;;
 esac

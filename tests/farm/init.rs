@@ -108,11 +108,10 @@ fn hosts_have_certificates_and_an_inventory_and_nothing_is_replaced() {
     let shown = sheaf(&words).ok(&words);
     assert!(shown.contains("sheaf://south/epn/2"), "{shown}");
     let mut check = Command::new(PROGRAM);
-    check.current_dir(folder.path().join("south"));
     check.args([
         "config",
         "check",
-        "farm.toml",
+        &path(folder.path(), "south/farm.toml"),
         "--role",
         "icn",
         "--role",

@@ -231,7 +231,7 @@ fn every_tutorial_has_a_test() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_string_lossy();
         let is_here = this.contains(&format!("check(\"{name}\")"));
-        let is_there = of_python.contains(&format!("blocks(\"tutorials/{name}.md\")"));
+        let is_there = of_python.contains(&format!("follow(DOCS / \"tutorials/{name}.md\""));
         assert!(is_here || is_there, "{name}");
     }
 }

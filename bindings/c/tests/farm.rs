@@ -169,7 +169,13 @@ impl Farm {
             Path::new(&path),
             &SANITIZED,
         );
-        let log = program.with_extension("log");
+        self.launch(&program, words)
+    }
+
+    /// Starts `program` with `words`, in the folder of the farm.
+    pub(crate) fn launch(&self, program: &Path, words: &[&str]) -> Program {
+        let name = program.file_name().expect("a name").to_string_lossy();
+        let log = self.folder.path().join(format!("{name}.log"));
         let mut command = Command::new(program);
         command.current_dir(self.folder.path()).args(words);
         Program(Node::start(command, log))

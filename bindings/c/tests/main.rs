@@ -1,5 +1,6 @@
 //! The library as programs in C and C++ find it: installed, compiled against, linked, run in farms of real processes.
 
+mod fairmq;
 mod farm;
 mod installed;
 #[path = "../../../tests/farm/machine.rs"]

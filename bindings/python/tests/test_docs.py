@@ -2,30 +2,19 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import page as pages
 import sheaf
 
 DOCS = Path(__file__).parents[3] / "docs"
-BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def blocks(page: str) -> list[tuple[str, str, str]]:
-    """Returns kind, words and text of each block of a page."""
-    found = BLOCK.findall((DOCS / page).read_text())
-    assert found, f"{page} has no blocks"
-    return [(kind, words.strip(), text) for kind, words, text in found]
-
-
-def session(text: str) -> tuple[str, str]:
-    """Returns the commands of a block and the output that it shows."""
-    lines = text.splitlines()
-    commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
-    return "\n".join(commands), "\n".join(line for line in lines if not line.startswith("$ "))
+    return pages.blocks(DOCS / page)
 
 
 def test_the_tutorial_runs_as_written(tmp_path):
@@ -38,21 +27,7 @@ def test_the_tutorial_runs_as_written(tmp_path):
     environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": paths}
     folder = tmp_path / "work"
     folder.mkdir()
-    ran = 0
-    for kind, words, text in blocks("tutorials/python.md"):
-        if words.startswith("file="):
-            (folder / words.removeprefix("file=")).write_text(text)
-        elif (kind, words) == ("console", "run"):
-            commands, expected = session(text)
-            done = subprocess.run(
-                ["bash", "-c", commands], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
-            )
-            # The page shows the lines that matter, in their order.
-            output = iter(done.stdout.splitlines())
-            for line in expected.splitlines():
-                assert line in output, f"{line!r} is not in:\n{done.stdout}\n{done.stderr}"
-            ran += 1
-    assert ran == 3
+    assert pages.follow(DOCS / "tutorials/python.md", folder, environment) == 3
 
 
 @pytest.mark.parametrize("page", ["how-to/python.md", "tutorials/python.md"])

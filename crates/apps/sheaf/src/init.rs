@@ -5,6 +5,7 @@ mod files;
 
 use crate::fail;
 use crate::json_file::{self, JsonFlag};
+use anyhow::Context as _;
 use files::{Farm, Place};
 use serde::Serialize;
 use sheaf_node::config::{SinkConfig, SourceConfig};
@@ -148,12 +149,16 @@ fn wanted(args: &Args, asks: bool) -> anyhow::Result<Farm> {
         names(SinkConfig::KINDS),
         "verify",
     )?;
+    // Commands of an operator are given in any folder.
+    let certificates = std::path::absolute(args.folder.join(files::CERTIFICATES))
+        .with_context(|| format!("cannot find {}", args.folder.display()))?;
+    let certificates = Some(certificates).filter(|_| args.icn_host.is_some() && !args.insecure);
     let farm = Farm {
         name: args.name.clone(),
         place,
         source: files::source_table(&source).map_err(fail::bad_use)?,
         sink: files::sink_table(&sink).map_err(fail::bad_use)?,
-        is_secure: args.icn_host.is_some() && !args.insecure,
+        certificates,
     };
     // Before anything is written.
     farm.check().map_err(fail::bad_use)?;

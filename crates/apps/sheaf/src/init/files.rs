@@ -14,7 +14,7 @@ use toml::{Table, Value};
 const FARM_FILE: &str = "farm.toml";
 const START: &str = "start.sh";
 const INVENTORY: &str = "inventory.yml";
-const CERTIFICATES: &str = "certs";
+pub(super) const CERTIFICATES: &str = "certs";
 const ICN_PORT: u16 = 7000;
 const EPN_PORT: u16 = 7100;
 /// Memory of a node that shares its machine with others, in bytes.
@@ -58,7 +58,8 @@ pub(super) struct Farm {
     pub(super) place: Place,
     pub(super) source: Table,
     pub(super) sink: Table,
-    pub(super) is_secure: bool,
+    /// Folder of the certificates, if there are any.
+    pub(super) certificates: Option<PathBuf>,
 }
 
 /// Returns the table of a source, of words such as `unix:/run/readout.sock`.
@@ -139,9 +140,9 @@ impl Farm {
         }
         tables.push(("epn.sink", self.sink.clone()));
         if let Place::Hosts { .. } = self.place {
-            let (key, value) = match self.is_secure {
-                true => ("directory", CERTIFICATES.into()),
-                false => ("insecure", true.into()),
+            let (key, value) = match &self.certificates {
+                Some(folder) => ("directory", folder.display().to_string().into()),
+                None => ("insecure", true.into()),
             };
             tables.push(("security", table(vec![(key, value)])));
         }
@@ -211,14 +212,12 @@ impl Farm {
                 files.push((INVENTORY.into(), self.inventory(icn, flps, epns), 0o644));
             }
         }
-        let certificates = folder.join(CERTIFICATES);
         let mut all = files.iter().map(|(file, ..)| folder.join(file));
         let is_there = |path: &PathBuf| path.exists();
-        let first = all.find(is_there).or_else(|| {
-            Some(certificates.clone())
-                .filter(|_| self.is_secure)
-                .filter(is_there)
-        });
+        let certificates = self.certificates.as_ref();
+        let first = all
+            .find(is_there)
+            .or_else(|| certificates.filter(|path| path.exists()).cloned());
         if let Some(path) = first.filter(|_| !force) {
             anyhow::bail!(
                 "found {}, expected none; --force replaces what is there",
@@ -233,8 +232,8 @@ impl Farm {
                 .with_context(|| format!("cannot write {}", folder.join(file).display()))?;
             written.push(file.clone());
         }
-        if self.is_secure {
-            self.issue(&certificates, force)?;
+        if let Some(certificates) = certificates {
+            self.issue(certificates, force)?;
             written.push(CERTIFICATES.into());
         }
         Ok((written, self.next(folder)))
@@ -293,7 +292,7 @@ impl Farm {
     fn inventory(&self, icn: &str, flps: &[String], epns: &[String]) -> String {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let json = |table: &Table| serde_json::to_string(table).unwrap_or_default();
-        let security = match self.is_secure {
+        let security = match self.certificates.is_some() {
             true => {
                 "{directory: /etc/sheaf/certs}   # of each host its own, from the folder certs: docs/how-to/security.md"
             }
@@ -391,7 +390,7 @@ mod tests {
             place: Place::Here { flps: 2, epns: 3 },
             source: source_table(source).expect("a source"),
             sink: sink_table(sink).expect("a sink"),
-            is_secure: false,
+            certificates: None,
         }
     }
 
