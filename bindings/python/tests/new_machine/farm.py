@@ -4,7 +4,7 @@ Runs as root on a machine where the packages are installed, in an empty folder t
 
     python3 farm.py USER
 
-Each network is a namespace. Draws what each EPN has processed into farm.png, and prints what was found as JSON.
+Each network is a namespace. Draws when each TF was analysed into farm.png, and prints what was found as JSON.
 """
 
 import json
@@ -16,7 +16,6 @@ from collections import Counter
 from pathlib import Path
 
 import matplotlib
-import numpy
 
 import readout
 

@@ -26,8 +26,12 @@ struct Link {
     refused_pause: Backoff,
     /// Whether it has refused the present one.
     is_refused: bool,
-    /// Since when the stream is not open; `None` while it is.
-    broken_since: Option<Timestamp>,
+}
+
+/// Time for which a stream that was open, or was tried, is not.
+#[derive(Debug)]
+struct Outage {
+    since: Timestamp,
     /// When the ICN was last notified.
     told_at: Option<Timestamp>,
 }
@@ -36,6 +40,11 @@ struct Link {
 #[derive(Debug)]
 pub(super) struct Links {
     links: BTreeMap<Target, Link>,
+    /// Streams that are broken, or are being opened again: few of the thousands that a farm may have, and the only ones
+    /// that the passing of time concerns.
+    outages: BTreeMap<Target, Outage>,
+    /// Digest of the known EPNs.
+    digest: u32,
     seed: u64,
     pause_first: Duration,
     unreachable_after: Duration,
@@ -45,6 +54,8 @@ impl Links {
     pub(super) fn new(config: &FlpConfig, source: Source) -> Self {
         Self {
             links: BTreeMap::new(),
+            outages: BTreeMap::new(),
+            digest: digest_of_targets([]),
             seed: source.incarnation.0 ^ (u64::from(source.flp.0) << 32),
             pause_first: Duration::from_millis(config.reconnect_ms),
             unreachable_after: Duration::from_millis(config.unreachable_ms),
@@ -59,7 +70,7 @@ impl Links {
 
     /// Returns a digest of the known EPNs.
     pub(super) fn digest(&self) -> u32 {
-        digest_of_targets(self.links.keys().copied())
+        self.digest
     }
 
     /// Removes every stream to an EPN that is not in `epns`; returns them.
@@ -73,6 +84,8 @@ impl Links {
             .filter(|t| !is_listed(t))
             .collect();
         self.links.retain(|target, _| is_listed(target));
+        self.outages.retain(|target, _| is_listed(target));
+        self.digest = digest_of_targets(self.links.keys().copied());
         gone
     }
 
@@ -89,11 +102,10 @@ impl Links {
                     pause: Backoff::new(self.pause_first, PAUSE_MAX, seed),
                     refused_pause: Backoff::after_refusals(seed),
                     is_refused: false,
-                    broken_since: None,
-                    told_at: None,
                 }
             });
         }
+        self.digest = digest_of_targets(self.links.keys().copied());
         new
     }
 
@@ -104,8 +116,7 @@ impl Links {
         };
         link.state = State::Open;
         link.pause.reset();
-        link.broken_since = None;
-        link.told_at = None;
+        self.outages.remove(&target);
         true
     }
 
@@ -128,15 +139,20 @@ impl Links {
             link.state = State::Broken {
                 retry_at: now + pause,
             };
-            link.broken_since.get_or_insert(now);
+            self.outages.entry(target).or_insert(Outage {
+                since: now,
+                told_at: None,
+            });
         }
     }
 
     /// Returns streams whose pause is over; they count as connecting from now on.
     pub(super) fn due(&mut self, now: Timestamp) -> Vec<(Target, String)> {
         let mut due = Vec::new();
-        for (target, link) in &mut self.links {
-            if matches!(link.state, State::Broken { retry_at } if retry_at <= now) {
+        for target in self.outages.keys() {
+            if let Some(link) = self.links.get_mut(target)
+                && matches!(link.state, State::Broken { retry_at } if retry_at <= now)
+            {
                 link.state = State::Connecting;
                 due.push((*target, link.address.clone()));
             }
@@ -148,12 +164,10 @@ impl Links {
     pub(super) fn unreachable(&mut self, now: Timestamp) -> Vec<Target> {
         let after = self.unreachable_after;
         let mut unreachable = Vec::new();
-        for (target, link) in &mut self.links {
-            let is_broken = link
-                .broken_since
-                .is_some_and(|since| now.since(since) >= after);
-            if is_broken && link.told_at.is_none_or(|told| now.since(told) >= after) {
-                link.told_at = Some(now);
+        for (target, outage) in &mut self.outages {
+            let is_long = now.since(outage.since) >= after;
+            if is_long && outage.told_at.is_none_or(|told| now.since(told) >= after) {
+                outage.told_at = Some(now);
                 unreachable.push(*target);
             }
         }
@@ -189,6 +203,43 @@ mod tests {
             links.closed(now, target);
         }
         tries
+    }
+
+    #[test]
+    fn an_outage_is_reported_until_the_stream_opens_or_its_epn_is_gone() {
+        let incarnation = Incarnation(1);
+        let source = Source {
+            flp: FlpId(0),
+            incarnation,
+        };
+        let config = FlpConfig {
+            unreachable_ms: 100,
+            ..FlpConfig::default()
+        };
+        let mut links = Links::new(&config, source);
+        let epns = [0, 1].map(|epn| EpnAddress {
+            target: Target {
+                epn: EpnId(epn),
+                incarnation,
+            },
+            address: format!("epn:{epn}"),
+        });
+        let [first, second] = [epns[0].target, epns[1].target];
+        assert_eq!(links.add_new(&epns).len(), 2);
+        let at = |ms: u64| Timestamp(ms * 1_000_000);
+        for target in [first, second] {
+            assert!(links.opened(target));
+            links.closed(at(0), target);
+        }
+        assert_eq!(links.unreachable(at(99)), []);
+        assert_eq!(links.unreachable(at(100)), [first, second]);
+        assert_eq!(links.unreachable(at(199)), []);
+        assert!(links.opened(first));
+        assert_eq!(links.unreachable(at(200)), [second]);
+        assert_eq!(links.due(at(1_000)).len(), 1);
+        assert_eq!(links.keep_only(&epns[..1]), [second]);
+        assert_eq!(links.unreachable(at(2_000)), []);
+        assert_eq!(links.due(at(2_000)), []);
     }
 
     #[test]
