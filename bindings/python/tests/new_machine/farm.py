@@ -92,7 +92,6 @@ def configure(farm: Farm) -> None:
         ("run", f"timeframes = {TFS}"),
         ("icn", 'delivery = "at-least-once"'),
         ("epn", 'ack = "processed"'),
-        ("flp.source", ""),
     ]:
         assert text.count(f"\n[{table}]\n") == 1, text
         text = text.replace(f"\n[{table}]\n", f"\n[{table}]\n{keys}\n")
