@@ -309,6 +309,50 @@ fn the_simulator_is_held_against_live_points_of_the_same_folder() {
 }
 
 #[test]
+fn numbers_of_a_machine_are_taken_from_a_file_and_found_by_live_points_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let text = "name = 'x'\nquestion = '?'\niterations = 1\nsource = 'sim'\ntopology = 'lan-1g'\n\
+                flps = 1\nepns = 1\nrate_hz = 25.0\nbytes = 1000\nduration_s = 2.0\n";
+    std::fs::write(path("x.toml"), text).unwrap();
+    std::fs::write(path("slow.toml"), "[machine]\nhop_us = 500\n").unwrap();
+    let run = |out: &str, more: &[&str]| {
+        let (file, out) = (path("x.toml"), path(out));
+        let words = ["lab", "run", &file, "--out", &out];
+        sheaf(&[&words[..], more].concat())
+    };
+    check_ok(&run("as-it-is", &[]));
+    check_ok(&run("slow", &["--machine", &path("slow.toml")]));
+    let summary = |out: &str| read_json(&folder.path().join(out).join("summary.json"));
+    let p50 = |out: &str| {
+        summary(out)["points"][0]["latency_us"]["p50"]
+            .as_f64()
+            .unwrap()
+    };
+    // Five ways, each 430 us longer.
+    let longer = p50("slow") - p50("as-it-is");
+    assert!((2000.0..2300.0).contains(&longer), "{longer}");
+    let numbers = summary("slow")["provenance"]["numbers"].to_string();
+    assert!(numbers.contains("hop_us 500, stf_us 64"), "{numbers}");
+    // Results with other numbers are others.
+    let mixed = run("slow", &[]);
+    assert_eq!(mixed.status.code(), Some(2), "{}", mixed.stderr);
+
+    std::fs::write(path("wrong.toml"), "[machine]\nhop_ms = 1\n").unwrap();
+    let wrong = run("wrong", &["--machine", &path("wrong.toml")]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        wrong.stderr.contains("unknown field `hop_ms`"),
+        "{}",
+        wrong.stderr
+    );
+    let none = sheaf(&["lab", "machine", &path("slow")]);
+    assert_eq!(none.status.code(), Some(2));
+    let told = "found no live point with a simulated one on the same topology";
+    assert!(none.stderr.contains(told), "{}", none.stderr);
+}
+
+#[test]
 fn the_paper_is_made_of_results_that_are_there_and_its_json_is_alone() {
     let folder = tempfile::tempdir().unwrap();
     let (results, out) = (folder.path().join("results"), folder.path().join("out"));

@@ -6,6 +6,7 @@ mod fit;
 mod hosts;
 mod monitor;
 mod net;
+mod numbers;
 mod paper;
 
 use crate::duration;
@@ -40,6 +41,7 @@ enum Experiment {
     Compare(experiment::CompareArgs),
     Calibrate(experiment::CalibrateArgs),
     Fit(fit::FitArgs),
+    Machine(numbers::MachineArgs),
     Diagram(diagram::DiagramArgs),
     Paper(paper::PaperArgs),
     Monitor(Box<monitor::MonitorArgs>),
@@ -170,6 +172,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Experiment::Compare(args) => experiment::compare(args),
         Experiment::Calibrate(args) => experiment::calibrate(args),
         Experiment::Fit(args) => fit::run(args),
+        Experiment::Machine(args) => numbers::run(args),
         Experiment::Diagram(args) => diagram::run(args),
         Experiment::Paper(args) => paper::run(args),
         Experiment::Monitor(args) => monitor::run(args),

@@ -1,6 +1,7 @@
 //! The error of all operations, for the command line.
 
 use crate::calibrate::CalibrateError;
+use crate::calibrate::machine::MachineFitError;
 use crate::ceiling::CeilingError;
 use crate::experiment::ExperimentError;
 use crate::experiment::run::RunError;
@@ -33,6 +34,9 @@ pub enum LabError {
     /// Simulated beside live points.
     #[error(transparent)]
     Calibrate(#[from] CalibrateError),
+    /// Numbers of a machine.
+    #[error(transparent)]
+    MachineFit(#[from] MachineFitError),
     /// Throughput of links.
     #[error(transparent)]
     Ceiling(#[from] CeilingError),
@@ -97,6 +101,11 @@ impl LabError {
             Self::Read(ReadError::Refused { .. })
             | Self::Collect(CollectError::Refused { .. })
             | Self::Calibrate(_)
+            | Self::MachineFit(
+                MachineFitError::Experiment(_)
+                | MachineFitError::Partial { .. }
+                | MachineFitError::Unpaired { .. },
+            )
             | Self::Input(_)
             | Self::Missing(_)
             | Self::Remove(RemoveError::Missing(_))

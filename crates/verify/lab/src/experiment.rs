@@ -22,6 +22,8 @@ mod trial;
 pub mod venue;
 mod writers;
 
+use live::Turn;
+use result::RunResult;
 use serde::Serialize;
 use sheaf_sim::experiment::{Chaos, ExperimentFile, LiveSettings, Machine, POINTS_MAX};
 use sheaf_sim::scenario::{Scenario, ScenarioError};
@@ -29,6 +31,7 @@ use sheaf_sim::summary::Kind;
 use sheaf_testbed::hosts::Inventory;
 use sheaf_testbed::input::{self, InputError};
 use sheaf_testbed::net::TopologyError;
+pub use simulated::SimulateError;
 use std::path::Path;
 use thiserror::Error;
 pub use trial::Trial;
@@ -280,6 +283,32 @@ impl Experiment {
         }
         Ok(())
     }
+}
+
+/// Simulates each of `trials` as often and with the seeds that a run of `experiment` does, and returns the runs of each.
+///
+/// # Errors
+///
+/// All of [`SimulateError`].
+pub(crate) fn simulate(
+    experiment: &Experiment,
+    trials: &[&Trial],
+) -> Result<Vec<Vec<RunResult>>, SimulateError> {
+    let mut turns = Vec::new();
+    for trial in trials {
+        let iterations = 1..=experiment.iterations;
+        turns.extend(iterations.map(|iteration| (*trial, Turn::of(experiment, iteration, 1))));
+    }
+    let mut runs = vec![Vec::new(); trials.len()];
+    side_by_side::run(&turns, |trial, run| {
+        let at = trials.iter().position(|one| one.id == trial.id);
+        runs[at.expect("one of these trials")].push(run);
+        Ok::<(), SimulateError>(())
+    })?;
+    for runs in &mut runs {
+        runs.sort_by_key(|run| run.iteration);
+    }
+    Ok(runs)
 }
 
 fn parse_file(text: &str, file: &str) -> Result<ExperimentFile, ExperimentError> {

@@ -249,6 +249,9 @@ pub(crate) fn origin(results: &Results) -> String {
         known("version"),
         known("commit"),
     );
+    if let Some(numbers) = summary.provenance.get("numbers") {
+        let _ = writeln!(text, "`[machine]` of simulated points: {numbers}.\n");
+    }
     if summary.provenance.contains_key("quick") {
         text += "Runs were cut short (`--quick`): what is measured over seconds is not to be relied on.\n\n";
     }

@@ -57,6 +57,9 @@ pub(super) struct RunArgs {
     /// Run live points on the machines of this inventory (see `sheaf lab hosts`), in place of namespaces.
     #[arg(long, value_name = "INVENTORY")]
     hosts: Option<PathBuf>,
+    /// Take the numbers of the machine for simulated points from this file of `sheaf lab machine`.
+    #[arg(long, value_name = "FILE")]
+    machine: Option<PathBuf>,
     /// Show the points, and run nothing.
     #[arg(long)]
     list: bool,
@@ -324,6 +327,9 @@ fn options(args: &RunArgs) -> Result<Options, LabError> {
     }
     if let Some(out) = &args.out {
         options.out.clone_from(out);
+    }
+    if let Some(file) = &args.machine {
+        options.experiment.machine = calibrate::machine::read(file)?;
     }
     options.only.clone_from(&args.only);
     Ok(options)

@@ -1,8 +1,8 @@
 //! `sheaf lab paper`: from experiments to the pages and figures of `docs/results`, and from their data to the same
 //! again.
 
-use super::diagram;
 use super::experiment::{self, INTERRUPTED};
+use super::{diagram, numbers};
 use crate::{fail, progress};
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
@@ -22,6 +22,8 @@ enum Page {
     Results,
     /// Errors of the simulator, as `sheaf lab calibrate` writes them, and as JSON.
     Calibration,
+    /// The same, and the numbers of the machine that its live points tell: simulated points of the others take them.
+    Machine,
     /// Values of a key that explain published losses, as `sheaf lab fit` writes them, as JSON and as a figure.
     Fit { key: &'static str },
 }
@@ -69,6 +71,11 @@ const fn ages(file: &'static str, only: &'static [(&'static str, &'static str)])
         is_log_x: true,
     }
 }
+
+/// Experiment that tells the numbers of a machine,
+const MACHINE: &str = "machine";
+/// and the file of these, in the folder of its results and in that of the pages.
+const NUMBERS: &str = "machine.toml";
 
 /// Folder of the data, in that of the pages.
 const FOLDER: &str = "data";
@@ -157,8 +164,8 @@ const SHEETS: &[Sheet] = &[
         figures: &[],
     },
     Sheet {
-        experiment: "machine",
-        page: Page::Calibration,
+        experiment: MACHINE,
+        page: Page::Machine,
         needs: "root, 6 min",
         figures: &[],
     },
@@ -208,6 +215,24 @@ fn write_diagram(from: &Path, out: &Path) -> anyhow::Result<bool> {
     output::write(&out.join(page), diagram.markdown(svg))?;
     output::write_json(&out.join(json), &diagram)?;
     output::write(&out.join(svg), diagram.draw()?)?;
+    Ok(true)
+}
+
+/// Finds the numbers of the machine of `results`, which are in `folder`, unless that was done; writes them into it, and
+/// into `out`. Without effect where only data is there. `false` after a signal.
+fn write_numbers(results: &Results, folder: &Path, out: &Path) -> anyhow::Result<bool> {
+    let file = folder.join(NUMBERS);
+    if !file.exists() && folder.join("summary.json").exists() {
+        let Some(found) = numbers::fit(results, folder)? else {
+            return Ok(false);
+        };
+        output::write(&file, calibrate::machine::toml(results, &found))?;
+    }
+    if file.exists() {
+        let text = std::fs::read(&file);
+        let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+        output::write(&out.join(NUMBERS), text)?;
+    }
     Ok(true)
 }
 
@@ -311,12 +336,15 @@ pub(super) fn run(args: &PaperArgs) -> anyhow::Result<ExitCode> {
                 rows.push(row);
                 continue;
             }
-            (false, _) => match sheet.run(&args.experiments, folder.clone())? {
+            (false, _) => match sheet.run(args, folder.clone())? {
                 Some(results) => results,
                 None => return Ok(ExitCode::from(INTERRUPTED)),
             },
         };
         sheet.write(&results, &folder, &args.out)?;
+        if sheet.page == Page::Machine && !write_numbers(&results, &folder, &args.out)? {
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
         let data = results.data().context("cannot pack the results")?;
         output::write(&args.out.join(sheet.data()), &data)?;
         rows.push(Row {
@@ -403,7 +431,7 @@ impl Sheet {
     fn files(&self) -> Vec<String> {
         let ends: &[&str] = match self.page {
             Page::Fit { .. } => &["md", "json", "svg"],
-            Page::Results | Page::Calibration => &["md", "json"],
+            Page::Results | Page::Calibration | Page::Machine => &["md", "json"],
         };
         let page = ends.iter().map(|end| format!("{}.{end}", self.experiment));
         let figures = self.figures.iter().map(|figure| figure.file.to_owned());
@@ -428,10 +456,15 @@ impl Sheet {
     }
 
     /// Makes the runs that are missing in `folder`; `None` after a signal.
-    fn run(&self, experiments: &Path, folder: PathBuf) -> anyhow::Result<Option<Results>> {
-        let file = experiments.join(format!("{}.toml", self.experiment));
+    fn run(&self, args: &PaperArgs, folder: PathBuf) -> anyhow::Result<Option<Results>> {
+        let file = args.experiments.join(format!("{}.toml", self.experiment));
         let mut options = experiment::options_of(&file, None).map_err(super::refuse)?;
         options.out = folder;
+        let numbers = args.results.join(MACHINE).join(NUMBERS);
+        if self.page == Page::Calibration && numbers.exists() {
+            let numbers = calibrate::machine::read(&numbers);
+            options.experiment.machine = numbers.map_err(super::refuse)?;
+        }
         let made = experiment::make(&options)?;
         Ok(made.map(|(results, _)| results))
     }
@@ -451,7 +484,7 @@ impl Sheet {
                 let svg = out.join(format!("{}.svg", self.experiment));
                 output::write(&svg, &fit::draw(&fit)?)?;
             }
-            Page::Calibration => {
+            Page::Calibration | Page::Machine => {
                 let calibration = calibrate::of(results, folder).map_err(super::refuse)?;
                 output::write(&page, calibrate::markdown(results, &calibration))?;
                 output::write_json(&json, &calibration)?;

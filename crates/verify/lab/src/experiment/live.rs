@@ -4,7 +4,7 @@ mod disturb;
 
 use super::result::{RunResult, WaitsRun};
 use super::venue::Stage;
-use super::{Trial, capacity_bytes};
+use super::{Experiment, Trial, capacity_bytes};
 use crate::accounting;
 use crate::farm::consumers::{Work, socket_in};
 use crate::farm::{Farm, FarmError, Site, Spot};
@@ -52,6 +52,18 @@ pub(crate) struct Turn {
     pub(crate) iteration: u32,
     pub(crate) attempt: u32,
     pub(crate) seed: u64,
+}
+
+impl Turn {
+    /// Returns run `iteration` of a point of `experiment`, attempt `attempt`, both from 1: another seed for each, the same
+    /// one when the experiment is repeated.
+    pub(super) fn of(experiment: &Experiment, iteration: u32, attempt: u32) -> Self {
+        Self {
+            iteration,
+            attempt,
+            seed: experiment.seed + u64::from(iteration - 1) + 1000 * u64::from(attempt - 1),
+        }
+    }
 }
 
 /// Reasons why a live run is not made.

@@ -10,6 +10,7 @@ use super::store::{ConcludeError, ReadError, Store, StoreError};
 use super::venue::{Stage, StageError, Venue};
 use super::writers::{self, WritersRunError};
 use super::{Experiment, Trial, side_by_side};
+use crate::calibrate::machine;
 use sheaf_sim::scenario::{Mode, Subject};
 use sheaf_sim::summary::{Kind, Summary};
 use sheaf_testbed::IoError;
@@ -164,6 +165,10 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary
         _ => {}
     }
     provenance.insert("commit".to_owned(), options.commit.clone());
+    if !options.experiment.machine.is_default() {
+        let numbers = machine::line(&options.experiment.machine);
+        provenance.insert("numbers".to_owned(), numbers);
+    }
     let store = Store::open(
         &options.out,
         &options.experiment,
@@ -233,7 +238,7 @@ fn run_all(
                 };
                 tell(&progress(&runs, &clock, None));
                 let begin = Instant::now();
-                let turn = turn(options, iteration, attempt);
+                let turn = Turn::of(&options.experiment, iteration, attempt);
                 let result = run_one(trial, &turn, stage, &options.out).or_else(|error| {
                     // What fails after a signal fails because of it.
                     clock::check_quit()?;
@@ -264,7 +269,9 @@ fn run_simulated(
     for iteration in 1..=iterations {
         for trial in trials.iter().filter(is_simulated) {
             let attempt = next_attempt(runs, trial, iteration);
-            turns.extend(attempt.map(|attempt| (trial, turn(options, iteration, attempt))));
+            turns.extend(
+                attempt.map(|attempt| (trial, Turn::of(&options.experiment, iteration, attempt))),
+            );
         }
     }
     if turns.is_empty() {
@@ -293,15 +300,6 @@ fn run_simulated(
         clock::check_quit()?;
         Err(error)
     })
-}
-
-fn turn(options: &Options, iteration: u32, attempt: u32) -> Turn {
-    Turn {
-        iteration,
-        attempt,
-        // Another seed for each, the same one when the experiment is repeated.
-        seed: options.experiment.seed + u64::from(iteration - 1) + 1000 * u64::from(attempt - 1),
-    }
 }
 
 fn run_one(
