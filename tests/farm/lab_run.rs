@@ -333,7 +333,7 @@ fn numbers_of_a_machine_are_taken_from_a_file_and_found_by_live_points_alone() {
     let longer = p50("slow") - p50("as-it-is");
     assert!((2000.0..2300.0).contains(&longer), "{longer}");
     let numbers = summary("slow")["provenance"]["numbers"].to_string();
-    assert!(numbers.contains("hop_us 500, stf_us 64"), "{numbers}");
+    assert!(numbers.contains("hop_us = 500, stf_us = 64"), "{numbers}");
     // Results with other numbers are others.
     let mixed = run("slow", &[]);
     assert_eq!(mixed.status.code(), Some(2), "{}", mixed.stderr);

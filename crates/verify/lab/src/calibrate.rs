@@ -12,7 +12,6 @@ use sheaf_sim::summary::{Kind, Point};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-pub mod machine;
 mod page;
 pub use page::{markdown, table};
 

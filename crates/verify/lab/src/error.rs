@@ -1,7 +1,6 @@
 //! The error of all operations, for the command line.
 
 use crate::calibrate::CalibrateError;
-use crate::calibrate::machine::MachineFitError;
 use crate::ceiling::CeilingError;
 use crate::experiment::ExperimentError;
 use crate::experiment::run::RunError;
@@ -9,6 +8,7 @@ use crate::experiment::store::{ConcludeError, ReadError, StoreError};
 use crate::experiment::venue::StageError;
 use crate::faults::FaultsError;
 use crate::hosted::{CollectError, StartError, StopError};
+use crate::machine::MachineFitError;
 use crate::report::pages::ReportError;
 use sheaf_testbed::hosts::{OpenError, PushError, SessionError};
 use sheaf_testbed::input::InputError;

@@ -285,7 +285,7 @@ impl Experiment {
     }
 }
 
-/// Simulates each of `trials` as often and with the seeds that a run of `experiment` does, and returns the runs of each.
+/// Simulates each of `trials` as often as a run of `experiment` does, and with its seeds; returns the runs of each.
 ///
 /// # Errors
 ///

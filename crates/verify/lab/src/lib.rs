@@ -18,6 +18,7 @@ pub mod experiment;
 pub mod faults;
 pub mod fit;
 pub mod kills;
+pub mod machine;
 pub mod output;
 pub mod plot;
 pub mod records;

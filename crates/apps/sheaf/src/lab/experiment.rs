@@ -10,7 +10,7 @@ use sheaf_lab::experiment::run::{self, Options, Progress, RunError};
 use sheaf_lab::plot::{self, Question, Series};
 use sheaf_lab::report::{markdown, pages};
 use sheaf_lab::results::Results;
-use sheaf_lab::{calibrate, compare, output};
+use sheaf_lab::{calibrate, compare, machine, output};
 use sheaf_testbed::hosts::{Inventory, OpenError};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -329,7 +329,7 @@ fn options(args: &RunArgs) -> Result<Options, LabError> {
         options.out.clone_from(out);
     }
     if let Some(file) = &args.machine {
-        options.experiment.machine = calibrate::machine::read(file)?;
+        options.experiment.machine = machine::read(file)?;
     }
     options.only.clone_from(&args.only);
     Ok(options)

@@ -2,8 +2,8 @@
 
 use super::experiment::INTERRUPTED;
 use crate::progress;
-use sheaf_lab::calibrate::machine::{self, MachineFit, MachineFitError};
 use sheaf_lab::experiment::SimulateError;
+use sheaf_lab::machine::{self, MachineFit, MachineFitError};
 use sheaf_lab::output;
 use sheaf_lab::results::Results;
 use std::path::{Path, PathBuf};

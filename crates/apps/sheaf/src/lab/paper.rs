@@ -10,7 +10,7 @@ use serde::Serialize;
 use sheaf_lab::plot::Question;
 use sheaf_lab::report::diagram::Time;
 use sheaf_lab::results::{DATA, Results};
-use sheaf_lab::{calibrate, fit, output};
+use sheaf_lab::{calibrate, fit, machine, output};
 use sheaf_testbed::machine::Folder;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -226,7 +226,7 @@ fn write_numbers(results: &Results, folder: &Path, out: &Path) -> anyhow::Result
         let Some(found) = numbers::fit(results, folder)? else {
             return Ok(false);
         };
-        output::write(&file, calibrate::machine::toml(results, &found))?;
+        output::write(&file, machine::toml(results, &found))?;
     }
     if file.exists() {
         let text = std::fs::read(&file);
@@ -462,7 +462,7 @@ impl Sheet {
         options.out = folder;
         let numbers = args.results.join(MACHINE).join(NUMBERS);
         if self.page == Page::Calibration && numbers.exists() {
-            let numbers = calibrate::machine::read(&numbers);
+            let numbers = machine::read(&numbers);
             options.experiment.machine = numbers.map_err(super::refuse)?;
         }
         let made = experiment::make(&options)?;

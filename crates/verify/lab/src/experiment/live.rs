@@ -55,8 +55,8 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Returns run `iteration` of a point of `experiment`, attempt `attempt`, both from 1: another seed for each, the same
-    /// one when the experiment is repeated.
+    /// Returns run `iteration` of a point of `experiment`, attempt `attempt`, both from 1: another seed for each, and
+    /// the same ones when the experiment is repeated.
     pub(super) fn of(experiment: &Experiment, iteration: u32, attempt: u32) -> Self {
         Self {
             iteration,

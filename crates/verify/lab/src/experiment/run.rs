@@ -10,7 +10,8 @@ use super::store::{ConcludeError, ReadError, Store, StoreError};
 use super::venue::{Stage, StageError, Venue};
 use super::writers::{self, WritersRunError};
 use super::{Experiment, Trial, side_by_side};
-use crate::calibrate::machine;
+
+use sheaf_sim::experiment::Machine;
 use sheaf_sim::scenario::{Mode, Subject};
 use sheaf_sim::summary::{Kind, Summary};
 use sheaf_testbed::IoError;
@@ -166,8 +167,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary
     }
     provenance.insert("commit".to_owned(), options.commit.clone());
     if !options.experiment.machine.is_default() {
-        let numbers = machine::line(&options.experiment.machine);
-        provenance.insert("numbers".to_owned(), numbers);
+        provenance.insert("numbers".to_owned(), numbers(&options.experiment.machine));
     }
     let store = Store::open(
         &options.out,
@@ -191,6 +191,12 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary
     // What there is counts, also after an interruption.
     let summary = store.conclude(&all)?;
     outcome.map(|()| summary)
+}
+
+/// Returns the numbers of `machine` in a line: `hop_us = 70, stf_us = 64, …`.
+fn numbers(machine: &Machine) -> String {
+    let table = toml::to_string(machine).expect("numbers have a TOML form");
+    table.lines().collect::<Vec<_>>().join(", ")
 }
 
 /// Splits `trials` into those that this machine can run, and runs that stand for the others, with the reason.

@@ -1,12 +1,12 @@
 //! Numbers of `[machine]` by which the simulator comes closest to live points of one machine.
 //!
-//! Live runs of an experiment are compared with simulated ones again and again, each time with other numbers: one number
-//! after the other is made larger and smaller by a factor, which shrinks when no change is an improvement. What is made
-//! small is the mean distance of the medians of latency and wait, `|ln(simulated / live)|`: twice too long counts as
-//! much as half as long. Figures whose aim the simulator misses for other reasons (p90 and p99 of the latency) do not
-//! count. The search has no random part: equal runs give equal numbers.
+//! Live runs of an experiment are compared with simulated ones again and again, each time with other numbers: one
+//! number after the other is made larger and smaller by a factor, which shrinks when no change is an improvement. What
+//! is made small is the mean distance of the medians of latency and wait, `|ln(simulated / live)|`: twice too long
+//! counts as much as half as long. Figures whose aim the simulator misses for other reasons (p90 and p99 of the
+//! latency) do not count. The search has no random part: equal runs give equal numbers.
 
-use super::{Calibration, Overall, of};
+use crate::calibrate::{self, Calibration, Overall};
 use crate::experiment::{Experiment, ExperimentError, SimulateError, Trial, simulate};
 use crate::results::Results;
 use serde::Deserialize;
@@ -286,7 +286,7 @@ impl<'a> Search<'a> {
         for run in search.results.runs.iter_mut().flatten() {
             run.latency_quantiles_us.clear();
         }
-        let is_paired = of(&search.results, folder).is_ok();
+        let is_paired = calibrate::of(&search.results, folder).is_ok();
         if search.simulated.is_empty() || !is_paired {
             return Err(MachineFitError::Unpaired {
                 folder: folder.to_owned(),
@@ -311,7 +311,7 @@ impl<'a> Search<'a> {
         let unpaired = |_| MachineFitError::Unpaired {
             folder: self.folder.to_owned(),
         };
-        of(&self.results, self.folder).map_err(unpaired)
+        calibrate::of(&self.results, self.folder).map_err(unpaired)
     }
 
     /// Returns the distance with the numbers of `machine`, which are tried once.
@@ -383,15 +383,6 @@ pub fn read(path: &Path) -> Result<Machine, InputError> {
     }
     let file: File = input::parse(&input::read(path)?, &path.display().to_string())?;
     Ok(file.machine)
-}
-
-/// Returns the numbers in a line, for pages.
-pub(crate) fn line(machine: &Machine) -> String {
-    let numbers = NUMBERS.iter();
-    let numbers: Vec<String> = numbers
-        .map(|number| format!("{} {}", number.key, (number.get)(machine)))
-        .collect();
-    numbers.join(", ")
 }
 
 /// The fit as a table of text.
