@@ -31,7 +31,7 @@ const COUNTED: [&str; 4] = [
 const STEPS: [f64; 5] = [0.5, 0.25, 0.1, 0.05, 0.025];
 
 /// Bounds of every number, in its unit.
-const BOUNDS: [f64; 2] = [1.0, 1e6];
+const BOUNDS: [f64; 2] = [1.0, 1e5];
 
 /// Distance that an error without a number counts as: one of the two figures is 0.
 const FAR: f64 = 10.0;
@@ -65,9 +65,12 @@ macro_rules! rate {
     };
 }
 
-const NUMBERS: [Number; 6] = [
+const NUMBERS: [Number; 9] = [
     micros!(hop_us),
     micros!(stf_us),
+    micros!(warm_hop_us),
+    micros!(warm_stf_us),
+    micros!(grant_us),
     micros!(take_us),
     micros!(consumer_us),
     rate!(frames_mbit_s),
@@ -510,7 +513,13 @@ mod tests {
         assert!((165.0..195.0).contains(&of("hop_us").found), "{fit:?}");
         assert!((15.0..25.0).contains(&of("stf_us").found), "{fit:?}");
         // No consumer works, and no link charges frames.
-        for key in ["take_us", "consumer_us", "frames_mbit_s"] {
+        for key in [
+            "warm_hop_us",
+            "grant_us",
+            "take_us",
+            "consumer_us",
+            "frames_mbit_s",
+        ] {
             assert_eq!(
                 (of(key).found, of(key).is_told),
                 (of(key).before, false),

@@ -15,6 +15,7 @@ pub use matrix::Matrix;
 pub use sample::Sample;
 pub use settings::{Chaos, LiveSettings, Machine};
 
+use crate::scenario::lines::one_a_line;
 use crate::scenario::{Scenario, ScenarioError};
 use layer::Layer;
 use serde::Deserialize;
@@ -230,7 +231,12 @@ impl ExperimentFile {
         scenario.apply_load()?;
         let size = &mut scenario.size;
         if !size.trace.is_empty() {
-            size.trace_bytes = trace_sizes(&read(&folder.join(&size.trace))?)?;
+            let text = read(&folder.join(&size.trace))?;
+            let read = one_a_line(&text, |line| line.parse().ok());
+            size.trace_bytes = read.map_err(|found| {
+                let found = format!("{}: {found}", size.trace);
+                ScenarioError::value("size.trace", found, "one size in bytes a line")
+            })?;
         }
         let processing = &mut scenario.processing;
         if !processing.trace.is_empty() {
@@ -264,20 +270,6 @@ fn read(path: &Path) -> Result<String, ScenarioError> {
         path: path.display().to_string(),
         error,
     })
-}
-
-fn trace_sizes(text: &str) -> Result<Vec<u64>, ScenarioError> {
-    let lines = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let sizes: Result<Vec<u64>, _> = lines
-        .map(|line| {
-            line.parse::<u64>()
-                .map_err(|_| ScenarioError::value("size.trace", line, "one size in bytes a line"))
-        })
-        .collect();
-    sizes
 }
 
 #[cfg(test)]

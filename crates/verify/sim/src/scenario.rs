@@ -5,6 +5,7 @@
 
 mod beam;
 mod check;
+pub(crate) mod lines;
 mod network;
 mod parts;
 mod processing;

@@ -6,6 +6,7 @@
 use super::{Experiment, capacity_bytes};
 use crate::place::{Misfit, Placement};
 use sheaf_sim::scenario::{Control, Group, Rack, Scenario};
+use sheaf_stf_builder::flp::Push;
 use sheaf_testbed::net::{Framing, Node, Topology};
 
 /// Makes `scenario` what a live run of it on `topology` is.
@@ -59,8 +60,12 @@ pub(super) fn liken(
         Framing::Frame => machine.frames_mbit_s,
         Framing::Bulk => machine.bulk_mbit_s,
     });
-    (network.delay_us, network.control_delay_us) = (machine.hop_us, machine.hop_us);
-    network.stf_us = machine.stf_us;
+    let (hop_us, stf_us) = machine.at_rate(scenario.rate_hz);
+    (network.delay_us, network.control_delay_us) = (hop_us, hop_us);
+    network.stf_us = match scenario.push {
+        Push::Eager => stf_us,
+        Push::Granted => stf_us + machine.grant_us,
+    };
     if scenario.processing.ms > 0.0 {
         scenario.processing.take_us = machine.take_us;
         scenario.processing.overhead_us = machine.consumer_us;
@@ -161,6 +166,26 @@ mod tests {
             (single.network.racks.len(), single.network.control),
             (0, Control::Primary)
         );
+    }
+
+    #[test]
+    fn messages_take_longer_where_processors_sleep_and_where_stfs_are_granted() {
+        let of = |rate_hz: f64, push: Push| {
+            let mut scenario = Scenario {
+                flps: 1,
+                epns: 1,
+                rate_hz,
+                push,
+                ..Scenario::default()
+            };
+            let topology = Topology::find("lan-1g").unwrap();
+            liken(&mut scenario, &topology, &experiment()).unwrap();
+            let network = scenario.network;
+            (network.delay_us, network.control_delay_us, network.stf_us)
+        };
+        assert_eq!(of(25.0, Push::Eager), (70, 70, 64));
+        assert_eq!(of(40.1, Push::Eager), (45, 45, 50));
+        assert_eq!(of(25.0, Push::Granted), (70, 70, 89));
     }
 
     #[test]

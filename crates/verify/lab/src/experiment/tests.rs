@@ -256,7 +256,15 @@ fn a_file_of_the_simulator_is_simulated_without_saying_so_and_the_lab_asks_where
          [processing]\nms = 5.0\ndistribution = 'trace'\ntrace = 'times.txt'",
     )
     .unwrap();
-    std::fs::write(folder.path().join("sizes.txt"), "# bytes\n10\n20\n").unwrap();
+    let sizes = folder.path().join("sizes.txt");
+    std::fs::write(&sizes, "# bytes\n10\n20 B\n").unwrap();
+    let told = Experiment::read_for_simulator(&path)
+        .unwrap_err()
+        .to_string();
+    let expected =
+        "size.trace: found sizes.txt: `20 B` in line 3, expected one size in bytes a line";
+    assert!(told.contains(expected), "{told}");
+    std::fs::write(&sizes, "# bytes\n10\n20\n").unwrap();
     let times = folder.path().join("times.txt");
     std::fs::write(&times, "10\nx\n").unwrap();
     let told = Experiment::read_for_simulator(&path).and_then(|read| read.trials().map(drop));

@@ -1,5 +1,6 @@
 //! Work of EPNs on TFs, and its distribution.
 
+use super::lines::one_a_line;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -70,16 +71,11 @@ impl Processing {
     /// What was found, a line that is no such number or none at all, and what was expected.
     pub fn set_trace(&mut self, text: &str) -> Result<(), (String, &'static str)> {
         let expected = "one time above 0 a line";
-        let lines = text.lines().map(str::trim).zip(1u64..);
-        let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
-        let time = |(line, number): (&str, u64)| match line.parse::<f64>() {
-            Ok(time) if time > 0.0 && time.is_finite() => Ok(time),
-            _ => Err((format!("`{line}` in line {number}"), expected)),
+        let time = |line: &str| {
+            let time = line.parse::<f64>().ok()?;
+            (time > 0.0 && time.is_finite()).then_some(time)
         };
-        let times = lines.map(time).collect::<Result<Vec<f64>, _>>()?;
-        if times.is_empty() {
-            return Err(("no line".to_owned(), expected));
-        }
+        let times = one_a_line(text, time).map_err(|found| (found, expected))?;
         let mean = times.iter().sum::<f64>() / times.len() as f64;
         self.trace_times = times.iter().map(|time| time / mean).collect();
         Ok(())
