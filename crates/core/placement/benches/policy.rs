@@ -1,14 +1,15 @@
 //! Benchmark of the cost of one choice.
 //!
-//! Workload: one call of `choose` on farms of 10, 100 and 2,000 targets, once with room everywhere and once
-//! with room on a single target, which is the longest way for every policy. Unit: time per choice.
+//! Workload: one call of `choose` on farms of 10, 100 and 2,000 targets, once with room everywhere, once with room
+//! everywhere and targets that were all measured, and once with room on a single target, which is the longest way for
+//! every policy. Unit: time per choice.
 //! Aim on one core of 2020s server hardware at 2,000 targets: below 1 µs for policies that look at a few
 //! targets, below 20 µs for those that look at all. `cargo bench --profile ci -p sheaf-placement`
 //! measures; under `cargo test` every bench runs once. The checksum tells whether two runs did the same
 //! work.
 
 use divan::{Bencher, black_box};
-use sheaf_placement::{Job, LoadView, Policy, TargetId, TargetLoad, policy};
+use sheaf_placement::{Finished, Job, LoadView, Policy, TargetId, TargetLoad, policy};
 use sheaf_protocol::Timestamp;
 use std::fmt;
 
@@ -106,6 +107,32 @@ fn choose(bencher: Bencher<'_, '_>, case: Case, view: &LoadView) {
 #[divan::bench(args = cases())]
 fn room_everywhere(bencher: Bencher<'_, '_>, case: Case) {
     choose(bencher, case, &farm(case.targets, |_| true));
+}
+
+/// Jobs of a target behind which every policy goes by what was measured.
+const MEASURED_JOBS: u64 = 20;
+
+#[divan::bench(args = cases())]
+fn measured(bencher: Bencher<'_, '_>, case: Case) {
+    let mut view = farm(case.targets, |_| true);
+    for (id, at) in (0..case.targets).flat_map(|id| (0..MEASURED_JOBS).map(move |at| (id, at))) {
+        // Each a little slower than the one before it.
+        let ns = 1_000_000 * (10 + u64::from(id % 10));
+        let placed_at = Timestamp(at * 100_000_000);
+        let done = Finished {
+            bytes: JOB_BYTES,
+            placed_at,
+            arrived_at: Timestamp(placed_at.0 + ns),
+            done_at: Timestamp(placed_at.0 + 2 * ns),
+        };
+        view.observe(TargetId(id), &done);
+    }
+    let mut policy = case.policy();
+    let mut at = MEASURED_JOBS * 100_000_000;
+    bencher.bench_local(|| {
+        at += 1;
+        policy.choose(Timestamp(at), black_box(&job(at)), black_box(&view))
+    });
 }
 
 #[divan::bench(args = cases())]

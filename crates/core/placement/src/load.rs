@@ -379,12 +379,13 @@ impl LoadView {
         }
         let mut nearest = Refusal::NoneAvailable;
         for target in self.targets.iter().filter(|target| target.is_online()) {
-            if job.avoid.contains(&target.id) {
-                nearest = nearest.max(Refusal::NoneAllowed);
-            } else if target.free_slots() < job.slots_wanted() {
-                nearest = nearest.max(Refusal::NoSlot);
-            } else {
-                return Refusal::NoMemory;
+            if !job.avoid.contains(&target.id) {
+                if target.free_slots() >= job.slots_wanted() {
+                    return Refusal::NoMemory;
+                }
+                nearest = Refusal::NoSlot;
+            } else if matches!(nearest, Refusal::NoneAvailable) {
+                nearest = Refusal::NoneAllowed;
             }
         }
         nearest

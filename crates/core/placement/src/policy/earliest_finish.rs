@@ -5,6 +5,7 @@ use crate::load::{Job, LoadView, TargetId, TargetLoad};
 use crate::measure::Measured;
 use crate::refusal::Refusal;
 use sheaf_protocol::Timestamp;
+use std::cmp::Ordering;
 use std::time::Duration;
 
 pub(super) const POLICY: Registration = Registration {
@@ -94,19 +95,25 @@ impl Policy for EarliestFinish {
     ) -> Result<TargetId, Refusal> {
         let average = average(now, view.measured());
         let targets = view.targets().iter().zip(view.measured());
-        let fitting = targets.filter(|(target, _)| target.fits(job));
-        let rank = |target: &TargetLoad, measured: &Measured| {
+        let among_equal = |target: &TargetLoad| {
+            let turn = target.id.0.wrapping_sub(self.last.0).wrapping_sub(1);
+            (target.booked_slots, turn)
+        };
+        let mut first: Option<(u128, &TargetLoad)> = None;
+        for (target, measured) in targets.filter(|(target, _)| target.fits(job)) {
             let pace = pace(now, measured).filter(|pace| pace.is_unlike(average, job.bytes));
             let finish = finish(target, job, pace.unwrap_or(average));
-            let turn = target.id.0.wrapping_sub(self.last.0).wrapping_sub(1);
-            (finish, target.booked_slots, turn, target.id)
-        };
-        let first = fitting
-            .map(|(target, measured)| rank(target, measured))
-            .min();
-        let (.., id) = first.ok_or_else(|| view.refusal(job))?;
-        self.last = id;
-        Ok(id)
+            let is_before = first.is_none_or(|(least, best)| match finish.cmp(&least) {
+                Ordering::Equal => among_equal(target) < among_equal(best),
+                order => order.is_lt(),
+            });
+            if is_before {
+                first = Some((finish, target));
+            }
+        }
+        let (_, target) = first.ok_or_else(|| view.refusal(job))?;
+        self.last = target.id;
+        Ok(target.id)
     }
 }
 
@@ -119,12 +126,15 @@ fn finish(target: &TargetLoad, job: &Job<'_>, pace: Pace) -> u128 {
 }
 
 fn pace(now: Timestamp, measured: &Measured) -> Option<Pace> {
-    let of_jobs = measured
-        .job_time()
-        .saturating_mul(EarliestFinish::STALE_AFTER_JOBS);
-    let stale_after = of_jobs.max(EarliestFinish::STALE_AFTER);
-    let is_known =
-        measured.jobs >= EarliestFinish::JOBS_MIN && now.since(measured.done_at) < stale_after;
+    const STALE_AFTER_NS: u64 = EarliestFinish::STALE_AFTER.as_nanos() as u64;
+    // In whole ns, which is called for each target twice: a `Duration` costs a division.
+    let age_ns = now.0.saturating_sub(measured.done_at.0);
+    let stale_after_jobs = || {
+        let of_jobs = u128::from(EarliestFinish::STALE_AFTER_JOBS) * measured.job_time().as_nanos();
+        u128::from(age_ns) < of_jobs
+    };
+    let is_known = measured.jobs >= EarliestFinish::JOBS_MIN
+        && (age_ns < STALE_AFTER_NS || stale_after_jobs());
     is_known.then_some(Pace {
         transfer: measured.transfer_ns_per_mib,
         processing: measured.processing_ns_per_mib,
