@@ -1,6 +1,6 @@
 //! One STF as a producer delivers it to an FLP: a head of 24 bytes, then the payload.
 
-use sheaf_protocol::{PayloadFormat, Stf, TfId};
+use sheaf_protocol::{Digest, PayloadFormat, Stf, TfId};
 use sheaf_transport::Block;
 use std::io::{self, Read};
 use thiserror::Error;
@@ -123,6 +123,9 @@ impl RecordHeader {
     }
 }
 
+/// Bytes of a payload that are read at a time, so that they are still in the cache for the digest.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// Reads the next record, of at most `bytes_max` payload bytes, into memory that `take` gives; `None` if the stream
 /// ends in front of it, or if there is no memory for it.
 pub(super) fn read_record(
@@ -150,11 +153,21 @@ pub(super) fn read_record(
     let Some(mut payload) = take(payload_bytes) else {
         return Ok(None);
     };
-    let got = read_full(reader, payload.as_mut())?;
-    if got < payload_bytes {
-        return Err(truncated("payload", got, payload_bytes));
+    let (mut digest, mut got) = (Digest::default(), 0);
+    for piece in payload.as_mut().chunks_mut(PIECE_BYTES) {
+        let read = read_full(reader, piece)?;
+        digest.update(&piece[..read]);
+        got += read;
+        if read < piece.len() {
+            return Err(truncated("payload", got, payload_bytes));
+        }
     }
-    Ok(Some(Stf::new(header.tf, header.format, payload.freeze())))
+    Ok(Some(Stf {
+        tf: header.tf,
+        format: header.format,
+        digest: digest.value(),
+        payload: payload.freeze(),
+    }))
 }
 
 fn truncated(part: &'static str, got: usize, needed: usize) -> RecordError {
@@ -254,6 +267,24 @@ mod tests {
             "record is cut: 7 of 99 bytes of its payload",
         );
         check(&good[..23], 0, "record is cut: 23 of 24 bytes of its head");
+    }
+
+    #[test]
+    fn a_payload_of_several_pieces_has_the_digest_of_the_whole() {
+        let payload: Vec<u8> = (0..=u8::MAX).cycle().take(2 * PIECE_BYTES + 1).collect();
+        let bytes = record(7, PayloadFormat::Opaque, &payload);
+        let read = |bytes: &[u8]| read_one(&mut &bytes[..], 1 << 20);
+        let stf = read(&bytes).unwrap().unwrap();
+        assert_eq!(
+            stf,
+            Stf::new(TfId(7), PayloadFormat::Opaque, payload.into())
+        );
+        let cut = read(&bytes[..RecordHeader::SIZE + PIECE_BYTES]).unwrap_err();
+        let told = format!(
+            "record is cut: {PIECE_BYTES} of {} bytes of its payload",
+            2 * PIECE_BYTES + 1
+        );
+        assert_eq!(cut.to_string(), told);
     }
 
     proptest! {
