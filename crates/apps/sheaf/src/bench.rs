@@ -2,6 +2,7 @@
 
 mod farm;
 mod hostile;
+mod icn;
 mod monitor;
 mod serve;
 mod transport;
@@ -11,6 +12,7 @@ use crate::fail;
 use anyhow::Context as _;
 use farm::FarmArgs;
 use hostile::HostileArgs;
+use icn::{IcnArgs, IcnRowArgs};
 use monitor::{LoadArgs, MonitorArgs};
 use serve::{ServeArgs, ServeLoadArgs};
 use sheaf_bench::Missing;
@@ -19,7 +21,7 @@ use std::process::ExitCode;
 use transport::TransportArgs;
 use write::{WriteArgs, WriteLoadArgs};
 
-/// Measure a farm, the transport, the collector, the writer or servers.
+/// Measure a farm, the transport, the ICN, the collector, the writer or servers.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -30,10 +32,14 @@ pub(crate) struct Args {
 enum Subject {
     Farm(Box<FarmArgs>),
     Transport(Box<TransportArgs>),
+    Icn(IcnArgs),
     Monitor(Box<MonitorArgs>),
     Write(WriteArgs),
     Serve(Box<ServeArgs>),
     Hostile(HostileArgs),
+    /// Measure one row for `icn`, which starts it.
+    #[command(hide = true)]
+    IcnRow(IcnRowArgs),
     /// Run clients for `serve`, which starts it.
     #[command(hide = true)]
     ServeLoad(ServeLoadArgs),
@@ -70,6 +76,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let outcome = match &args.subject {
         Subject::Farm(args) => farm::run(args),
         Subject::Transport(args) => transport::run(args),
+        Subject::Icn(args) => icn::run(args),
+        Subject::IcnRow(args) => icn::row(args),
         Subject::Monitor(args) => monitor::run(args),
         Subject::Write(args) => write::run(args),
         Subject::Serve(args) => serve::run(args),
