@@ -110,6 +110,18 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
+/// Most nodes of a role.
+const NODES_MAX: u16 = 20_000;
+
+/// Reads `FLPsxEPNs`, up to 20,000 of each.
+///
+/// # Errors
+///
+/// What was found and what was expected.
+pub fn parse_shape(text: &str) -> Result<Shape, String> {
+    Shape::parse(text, NODES_MAX)
+}
+
 /// Measures all rows; `tell` takes each.
 ///
 /// # Errors
@@ -318,6 +330,17 @@ mod tests {
             let read: Row = serde_json::from_str(&rows[0].to_json()).expect("a row");
             assert_eq!(read, rows[0]);
         }
+    }
+
+    #[test]
+    fn shapes_are_larger_than_those_of_processes() {
+        let shape = parse_shape("1000x10000").expect("a shape");
+        assert_eq!((shape.flps, shape.epns), (1000, 10_000));
+        let told = parse_shape("250").unwrap_err();
+        assert_eq!(
+            told,
+            "found `250`, expected FLPs x EPNs, 1 to 20000 each, such as 3x5"
+        );
     }
 
     #[test]

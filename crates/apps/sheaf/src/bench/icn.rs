@@ -21,7 +21,8 @@ Examples:
   sheaf bench icn --rounds 15 --json icn.json")]
 pub(super) struct IcnArgs {
     /// Measure a farm of FLPs x EPNs; may be repeated.
-    #[arg(long, value_name = "NxM", default_values = ["10x10", "250x1750", "1000x10000"])]
+    #[arg(long, value_name = "NxM", value_parser = icn::parse_shape,
+        default_values = ["10x10", "250x1750", "1000x10000"])]
     shape: Vec<Shape>,
     /// Measure this policy, by its name in the farm file, or `all`; may be repeated.
     #[arg(long, value_name = "NAME", default_values = ["round-robin", policy::DEFAULT])]
@@ -44,7 +45,7 @@ pub(super) struct IcnArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct IcnRowArgs {
     /// Measure a farm of FLPs x EPNs.
-    #[arg(long)]
+    #[arg(long, value_parser = icn::parse_shape)]
     shape: Shape,
     /// Measure this policy.
     #[arg(long)]

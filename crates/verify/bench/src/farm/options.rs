@@ -68,14 +68,31 @@ impl FromStr for Shape {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let count = |part: &str| part.parse().ok().filter(|count| (1..=64).contains(count));
+        Self::parse(text, Self::PROCESSES_MAX)
+    }
+}
+
+impl Shape {
+    /// Most nodes of a role that are processes.
+    const PROCESSES_MAX: u16 = 64;
+
+    /// Reads `FLPsxEPNs`, with 1 to `most` of each.
+    ///
+    /// # Errors
+    ///
+    /// What was found and what was expected.
+    pub(crate) fn parse(text: &str, most: u16) -> Result<Self, String> {
+        let count = |part: &str| {
+            let count = part.parse().ok();
+            count.filter(|count| (1..=most).contains(count))
+        };
         text.split_once('x')
             .and_then(|(flps, epns)| {
                 let (flps, epns) = (count(flps)?, count(epns)?);
                 Some(Self { flps, epns })
             })
             .ok_or_else(|| {
-                format!("found `{text}`, expected FLPs x EPNs, 1 to 64 each, such as 3x5")
+                format!("found `{text}`, expected FLPs x EPNs, 1 to {most} each, such as 3x5")
             })
     }
 }
