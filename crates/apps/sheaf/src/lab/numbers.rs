@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Find the numbers of `[machine]` by which the simulator comes closest to live points.
+/// Find numbers of `[machine]` by which simulated points come closest to live ones.
 ///
 /// Reads results of an experiment with variants of both sources, such as experiments/machine.toml, and simulates its
 /// points again with other numbers, one number after the other, until no change brings medians of latency and wait
