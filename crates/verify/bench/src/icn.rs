@@ -345,6 +345,21 @@ mod tests {
     }
 
     #[test]
+    fn more_epns_than_the_queue_takes_tfs_are_filled() {
+        let options = RowOptions {
+            shape: Shape {
+                flps: 1,
+                epns: 4200,
+            },
+            tfs: 2,
+            rounds: 1,
+            ..options("round-robin")
+        };
+        let row = row(&options).expect("a row");
+        assert_eq!((row.epns, row.open_tfs), (4200, OPEN_MAX.into()));
+    }
+
+    #[test]
     fn an_unknown_policy_is_named() {
         let told = row(&options("best")).unwrap_err().to_string();
         assert!(told.contains("policy `best`, expected one of"), "{told}");

@@ -81,10 +81,12 @@ impl LedIcn {
             let scheduler = &mut led.scheduler;
             scheduler.handle_epn_joined(led.now, target(epn), &of_epn);
         }
+        // Room for a TF of each EPN, and for those that wait.
+        let held = u32::from(shape.epns) + 4096;
         let of_flp = Hello {
             stf_bytes_max: STF_BYTES,
-            slots: 4096,
-            capacity_bytes: 4096 * STF_BYTES,
+            slots: held,
+            capacity_bytes: u64::from(held) * STF_BYTES,
             ..of_epn
         };
         for flp in 0..shape.flps {
@@ -125,6 +127,7 @@ impl LedIcn {
     /// Announces the next TF from all FLPs, and finishes the oldest ones beyond `open_max`. Returns the time from the
     /// last announce until the assignment is there; `None` if there is none.
     pub(super) fn lead_one(&mut self, open_max: usize) -> Option<Duration> {
+        self.now.0 += PERIOD_NS;
         let begin = self.announce();
         let assigned = self.act();
         let took = begin.elapsed();
@@ -140,7 +143,6 @@ impl LedIcn {
     fn announce(&mut self) -> Instant {
         let tf = self.next;
         self.next = tf.next();
-        self.now.0 += PERIOD_NS;
         let mut last = Instant::now();
         for flp in 0..self.shape.flps {
             let item = Announced {
@@ -156,12 +158,13 @@ impl LedIcn {
         last
     }
 
-    /// Announces `tfs` TFs to an ICN whose EPNs have room for one each.
+    /// Announces `tfs` TFs at once to an ICN whose EPNs have room for one each.
     pub(super) fn fill(&mut self, tfs: u64) {
         for _ in 0..tfs {
             self.announce();
+            // The queue is shorter than the TFs of a large farm.
+            self.act();
         }
-        self.act();
     }
 
     /// Takes a pulse of every EPN. Returns how long that took.
