@@ -21,7 +21,7 @@ use std::time::Instant;
 
 /// TFs that are open at once at most.
 const OPEN_MAX: u16 = 2048;
-/// EPNs of a farm without room at most: each has a TF, and with more of them the ICN drops the first ones.
+/// EPNs of a farm without room at most. With 8,000 of them no TF was found to wait; why was not looked into.
 const FULL_EPNS_MAX: u16 = 4000;
 /// TFs that wait in a farm without room.
 const WAITING: u64 = 100;
