@@ -1,4 +1,4 @@
-//! A whole farm beside a plain pair of TCP sockets.
+//! A whole farm beside a plain pair of TCP sockets; under TLS, beside a plain pair of TLS sessions.
 //!
 //! `options` says what is asked, `plain` runs the pair and `run` the farm, of whose life `window` cuts the measured
 //! time; `report` makes rows of the pairs, and `table` shows them.
@@ -12,10 +12,10 @@ mod window;
 
 use crate::cpus::Cpus;
 use anyhow::{Context as _, bail};
-pub use options::{Options, Shape};
+pub use options::{Options, Security, Shape};
 use plain::Peer;
 pub use report::Report;
-use report::{Congestion, Pair, Row};
+use report::{Congestion, Pair, Point, Row};
 use run::FarmBench;
 use sheaf_farm::{Notice, quit_on_signals};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -41,16 +41,16 @@ pub fn measure(options: &Options, tell: &mut dyn FnMut(&str)) -> anyhow::Result<
         notices: &notices,
     };
     let mut rows = Vec::new();
-    for &shape in &options.shapes {
-        for &stf_bytes in &options.stf_bytes {
-            rows.push(measure_row(
-                &bench,
-                &peer,
-                shape,
-                stf_bytes,
-                &congestion,
-                tell,
-            )?);
+    for &security in &options.security {
+        for &shape in &options.shapes {
+            for &stf_bytes in &options.stf_bytes {
+                let point = Point {
+                    shape,
+                    stf_bytes,
+                    security,
+                };
+                rows.push(measure_row(&bench, &peer, point, &congestion, tell)?);
+            }
         }
     }
     Ok(Report::new(options, &cpus, rows))
@@ -60,8 +60,7 @@ pub fn measure(options: &Options, tell: &mut dyn FnMut(&str)) -> anyhow::Result<
 fn measure_row(
     bench: &FarmBench<'_>,
     peer: &Peer,
-    shape: Shape,
-    stf_bytes: u64,
+    point: Point,
     congestion: &str,
     tell: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Row> {
@@ -69,24 +68,24 @@ fn measure_row(
     let (mut pairs, mut plain_congestion) = (Vec::new(), String::new());
     let kept = |pairs: &[Pair]| pairs.iter().filter(|pair| pair.is_kept()).count();
     while kept(&pairs) < wanted && pairs.len() < 2 * wanted {
-        let plain = peer.run(bench.options, bench.cpus, stf_bytes);
+        let plain = peer.run(bench.options, bench.cpus, point.stf_bytes, point.security);
         quit_if_asked(bench.notices)?;
         let plain = plain?;
-        let farm = bench.run(shape, stf_bytes)?;
+        let farm = bench.run(point.shape, point.stf_bytes, point.security)?;
         plain_congestion.clone_from(&plain.congestion);
         let pair = Pair { farm, plain };
         let figures = pair.to_string();
         pairs.push(pair);
         let (taken, kept) = (pairs.len(), kept(&pairs));
         tell(&format!(
-            "{shape}, {stf_bytes} bytes, pair {taken} ({kept} of {wanted} kept): {figures}"
+            "{point}, pair {taken} ({kept} of {wanted} kept): {figures}"
         ));
     }
     let congestion = Congestion {
         farm: congestion.to_owned(),
         plain: plain_congestion,
     };
-    Ok(Row::new(shape, stf_bytes, congestion, &pairs))
+    Ok(Row::new(point, congestion, &pairs))
 }
 
 /// Returns an error after a Ctrl-C during a run of the plain pair, which reads no notices.

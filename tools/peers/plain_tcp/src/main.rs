@@ -6,6 +6,7 @@
 //! crate.
 
 mod frame;
+mod link;
 mod pair;
 mod peer;
 mod pool;

@@ -1,6 +1,7 @@
 //! Both sides together: the plan of a run, the two processes, and the report.
 
 use crate::frame::Header;
+use crate::link::Certificate;
 use crate::process::{self, Pin};
 use crate::socket;
 use anyhow::{Context, Result, ensure};
@@ -38,6 +39,9 @@ pub(crate) struct Plan {
     /// Bytes asked for as send and as receive buffer of the sockets
     #[arg(long, default_value_t = 4 << 20)]
     socket_buffer_bytes: usize,
+    /// Protect the connection by TLS 1.3: rustls with ring, AES-128-GCM, as in a farm
+    #[arg(long)]
+    tls: bool,
 }
 
 impl Plan {
@@ -74,7 +78,7 @@ impl Plan {
         Ok(())
     }
 
-    fn side(&self, payload_bytes: usize, cpu: Option<usize>) -> Side {
+    fn side(&self, payload_bytes: usize, cpu: Option<usize>, tls: Option<Certificate>) -> Side {
         Side {
             payload_bytes,
             measured: self
@@ -85,6 +89,7 @@ impl Plan {
             batch_bytes: self.batch_bytes,
             read_bytes: self.read_bytes,
             pool_bytes: self.pool_bytes,
+            tls,
         }
     }
 }
@@ -107,6 +112,8 @@ pub(crate) struct Side {
     pub(crate) read_bytes: usize,
     /// Bytes of the pool or arena.
     pub(crate) pool_bytes: usize,
+    /// Certificate of the session, if there is one.
+    pub(crate) tls: Option<Certificate>,
 }
 
 /// The length of a window.
@@ -167,6 +174,7 @@ pub(crate) struct Report {
     pub(crate) pool_bytes: usize,
     pub(crate) send_buffer_bytes: usize,
     pub(crate) receive_buffer_bytes: usize,
+    pub(crate) security: &'static str,
 }
 
 impl Report {
@@ -195,7 +203,8 @@ impl Report {
 /// If a side cannot be started, or dies; its own words then stand on stderr before this error.
 pub(crate) fn run(plan: &Plan, payload_bytes: usize, pin: Pin) -> Result<Report> {
     let connection = socket::connect(&plan.congestion, plan.socket_buffer_bytes)?;
-    let side = |index: usize| plan.side(payload_bytes, pin.0.map(|cpus| cpus[index]));
+    let tls = plan.tls.then(Certificate::new).transpose()?;
+    let side = |index: usize| plan.side(payload_bytes, pin.0.map(|cpus| cpus[index]), tls.clone());
     // Each process owns its end alone, so that the death of one ends the stream of the other.
     let sender = spawn("send", &side(0), connection.sender)?;
     let receiver = spawn("receive", &side(1), connection.receiver)?;
@@ -236,6 +245,7 @@ pub(crate) fn run(plan: &Plan, payload_bytes: usize, pin: Pin) -> Result<Report>
         pool_bytes: plan.pool_bytes,
         send_buffer_bytes: connection.send_buffer_bytes,
         receive_buffer_bytes: connection.receive_buffer_bytes,
+        security: if plan.tls { "tls" } else { "plain" },
     })
 }
 
@@ -301,6 +311,7 @@ mod tests {
             batch_bytes: 4096,
             read_bytes: 1000,
             pool_bytes: 20_000,
+            tls: None,
         }
     }
 
@@ -332,6 +343,31 @@ mod tests {
             assert_eq!(received.messages, messages, "{payload_bytes}");
             assert!(received.window.unwrap().seconds >= 0.0);
         }
+    }
+
+    #[test]
+    fn every_message_of_every_size_arrives_under_tls() {
+        for (payload_bytes, messages) in [(0, 2000), (7, 0), (977, 500), (19_984, 2100)] {
+            let side = Side {
+                tls: Some(Certificate::new().unwrap()),
+                batch_bytes: 100_000,
+                read_bytes: 70_000,
+                ..side(payload_bytes, messages)
+            };
+            let (sent, received) = both(&side, &side);
+            assert_eq!(sent.unwrap().messages, messages, "{payload_bytes}");
+            assert_eq!(received.unwrap().messages, messages, "{payload_bytes}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_of_another_run_is_refused() {
+        let made = || Side {
+            tls: Some(Certificate::new().unwrap()),
+            ..side(500, 100)
+        };
+        let (sent, received) = both(&made(), &made());
+        assert!(sent.is_err() && received.is_err());
     }
 
     #[test]
@@ -415,6 +451,7 @@ mod tests {
         let side = Side {
             cpu: Some(1),
             measured: Span::Seconds(1.5),
+            tls: Some(Certificate::new().unwrap()),
             ..side(7, 0)
         };
         assert_eq!(

@@ -1,6 +1,7 @@
 //! The receiving side: large reads into an arena, frames checked where they lie.
 
 use crate::frame::{Header, Layout};
+use crate::link::Link;
 use crate::pair::{Side, SideReport, Window};
 use crate::pool::Pool;
 use crate::process;
@@ -15,12 +16,13 @@ use std::time::Instant;
 /// that completed its last message has returned.
 pub(crate) fn receive(side: &Side, stream: TcpStream) -> Result<SideReport> {
     let arena = Pool::new(side.pool_bytes)?;
-    let mut reader = Reader::new(side, arena, stream);
+    let link = Link::of_receiver(stream, side.tls.as_ref())?;
+    let mut reader = Reader::new(side, arena, link);
     reader.release_sender()?;
     reader.read_window().context("warm-up")?;
     reader.release_sender()?;
 
-    reader.stream.peek(&mut [0])?;
+    reader.link.wait()?;
     let start = Instant::now();
     let cpu_s = process::cpu_s();
     let busy_s = peer_harness::machine_busy_s()?;
@@ -47,7 +49,7 @@ pub(crate) fn receive(side: &Side, stream: TcpStream) -> Result<SideReport> {
 /// on memory that has left the caches. A frame never crosses the end: what has arrived of it is moved
 /// to the front, which is at most one read.
 struct Reader {
-    stream: TcpStream,
+    link: Link,
     arena: Pool,
     start: usize,
     end: usize,
@@ -67,9 +69,9 @@ enum Next {
 }
 
 impl Reader {
-    fn new(side: &Side, arena: Pool, stream: TcpStream) -> Self {
+    fn new(side: &Side, arena: Pool, link: Link) -> Self {
         Self {
-            stream,
+            link,
             layout: Layout::new(side.payload_bytes, arena.len()),
             arena,
             start: 0,
@@ -80,7 +82,7 @@ impl Reader {
     }
 
     fn release_sender(&mut self) -> Result<()> {
-        self.stream.write_all(&[1]).context("the sender is gone")
+        self.link.write_all(&[1]).context("the sender is gone")
     }
 
     /// Reads to the end of a window. Gives the number of messages and when the last was complete.
@@ -157,7 +159,7 @@ impl Reader {
         }
         let room_end = self.arena.len().min(self.end + self.read_bytes);
         loop {
-            match self.stream.read(&mut self.arena[self.end..room_end]) {
+            match self.link.read(&mut self.arena[self.end..room_end]) {
                 Ok(got) => {
                     self.end += got;
                     return Ok(got);

@@ -1,6 +1,7 @@
 //! The sending side: header and payload as they lie in memory, many messages to one system call.
 
 use crate::frame::{Header, Layout, fill};
+use crate::link::Link;
 use crate::pair::{Side, SideReport, Span};
 use crate::pool::Pool;
 use crate::process;
@@ -13,16 +14,17 @@ use std::time::{Duration, Instant};
 const BATCH_MESSAGES_MAX: usize = 512;
 
 /// Sends the warm-up and the measured window, each after the receiver has said that it is ready.
-pub(crate) fn send(side: &Side, mut stream: TcpStream) -> Result<SideReport> {
+pub(crate) fn send(side: &Side, stream: TcpStream) -> Result<SideReport> {
+    let mut link = Link::of_sender(stream, side.tls.as_ref())?;
     let mut pool = Pool::new(side.pool_bytes)?;
     fill(&mut pool);
     let mut batch = Batch::new(side, &pool);
-    await_receiver(&mut stream)?;
-    batch.send_window(&mut stream, side.warm_up)?;
-    await_receiver(&mut stream)?;
+    await_receiver(&mut link)?;
+    batch.send_window(&mut link, side.warm_up)?;
+    await_receiver(&mut link)?;
     let cpu_s = process::cpu_s();
-    let messages = batch.send_window(&mut stream, side.measured)?;
-    await_receiver(&mut stream)?;
+    let messages = batch.send_window(&mut link, side.measured)?;
+    await_receiver(&mut link)?;
     Ok(SideReport {
         messages,
         cpu_s: process::cpu_s() - cpu_s,
@@ -33,8 +35,8 @@ pub(crate) fn send(side: &Side, mut stream: TcpStream) -> Result<SideReport> {
 }
 
 /// Waits for the one byte by which the receiver says: all is well so far, go on.
-fn await_receiver(stream: &mut TcpStream) -> Result<()> {
-    stream.read_exact(&mut [0]).context("the receiver is gone")
+fn await_receiver(link: &mut Link) -> Result<()> {
+    link.read_exact(&mut [0]).context("the receiver is gone")
 }
 
 struct Batch<'a> {
@@ -58,7 +60,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Sends messages for as long as `span` says and closes the window. Gives their number.
-    fn send_window(&mut self, stream: &mut TcpStream, span: Span) -> Result<u64> {
+    fn send_window(&mut self, link: &mut Link, span: Span) -> Result<u64> {
         let deadline = match span {
             Span::Seconds(seconds) => Some(Instant::now() + Duration::from_secs_f64(seconds)),
             Span::Messages(_) => None,
@@ -73,11 +75,11 @@ impl<'a> Batch<'a> {
                 break;
             }
             let count = left.min(self.messages_max as u64);
-            self.send_messages(stream, sequence, count)
+            self.send_messages(link, sequence, count)
                 .with_context(|| format!("cannot send message {sequence}"))?;
             sequence += count;
         }
-        stream.write_all(
+        link.write_all(
             &Header {
                 bytes: Header::END,
                 sequence,
@@ -87,7 +89,7 @@ impl<'a> Batch<'a> {
         Ok(sequence)
     }
 
-    fn send_messages(&mut self, stream: &mut TcpStream, first: u64, count: u64) -> Result<()> {
+    fn send_messages(&mut self, link: &mut Link, first: u64, count: u64) -> Result<()> {
         self.headers.clear();
         self.headers.extend((first..first + count).map(|sequence| {
             Header {
@@ -104,14 +106,14 @@ impl<'a> Batch<'a> {
                 &self.pool[offset..offset + self.payload_bytes],
             ));
         }
-        write_all(stream, &mut pieces)
+        write_all(link, &mut pieces)
     }
 }
 
 /// Writes all of `pieces`, of which the first is not empty.
-fn write_all(stream: &mut TcpStream, mut pieces: &mut [IoSlice<'_>]) -> Result<()> {
+fn write_all(link: &mut Link, mut pieces: &mut [IoSlice<'_>]) -> Result<()> {
     while !pieces.is_empty() {
-        match stream.write_vectored(pieces) {
+        match link.write_vectored(pieces) {
             Ok(written) => {
                 ensure!(written > 0, "the connection takes no more bytes");
                 IoSlice::advance_slices(&mut pieces, written);

@@ -1,7 +1,7 @@
 //! The command line of `sheaf bench farm`.
 
 use crate::{json_file, progress};
-use sheaf_bench::farm::{self, Options, Shape};
+use sheaf_bench::farm::{self, Options, Security, Shape};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,14 +12,15 @@ const STF_BYTES_MAX: u64 = 64 << 20;
 ///
 /// Runs a farm as processes over loopback with everything on: generated STFs with CRC-32C at the source and on
 /// arrival, announce, assign, build, commit, event logs and books. In turn with each run comes a run of
-/// `plain_tcp`, two bare sockets that move messages of the same size. Each pair of runs gives a ratio; pairs in
-/// which the machine was busy with others are dropped and taken again. See docs/how-to/bench.md.
+/// `plain_tcp`, two bare sockets, or two TLS sessions, that move messages of the same size. Each pair of runs gives a
+/// ratio; pairs in which the machine was busy with others are dropped and taken again. See docs/how-to/bench.md.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sheaf bench farm                                   1 FLP, 1 EPN, STFs of 1 MB
   sheaf bench farm --shape 1x1 --shape 3x5           two shapes
   sheaf bench farm --stf-bytes 10000 --stf-bytes 1000000 --json farm.json
+  sheaf bench farm --security plain --security tls   in the clear, and under TLS
   sheaf bench farm --pin=false --pairs 9 --seconds 3")]
 pub(super) struct FarmArgs {
     /// Start this many FLPs.
@@ -31,6 +32,10 @@ pub(super) struct FarmArgs {
     /// Measure a farm of FLPs x EPNs, such as 3x5, in place of --flps and --epns; may be repeated.
     #[arg(long, value_name = "NxM", conflicts_with_all = ["flps", "epns"])]
     pub(super) shape: Vec<Shape>,
+    /// Protect the connections by this: plain, tls or crc-only; may be repeated. With tls the plain pair is one of TLS
+    /// sessions; with crc-only STFs are in the clear, as the plain pair.
+    #[arg(long, value_name = "KIND", default_values_t = [Security::Plain])]
+    pub(super) security: Vec<Security>,
     /// Send this many bytes in an STF, and in a message of the plain pair; may be repeated.
     #[arg(
         long,
@@ -81,6 +86,7 @@ impl FarmArgs {
             } else {
                 self.shape.clone()
             },
+            security: self.security.clone(),
             stf_bytes: self.stf_bytes.clone(),
             pairs: self.pairs,
             seconds: self.seconds,
@@ -170,6 +176,8 @@ mod tests {
         assert_eq!(shapes("--shape 1x1 --shape 3x5"), ["1x1", "3x5"]);
         let args = parse("--stf-bytes 10 --stf-bytes 20").unwrap();
         assert_eq!(args.stf_bytes, [10, 20]);
+        let args = parse("--security tls --security crc-only").unwrap();
+        assert_eq!(args.security, [Security::Tls, Security::CrcOnly]);
     }
 
     #[test]
@@ -190,6 +198,7 @@ mod tests {
             ("--seconds 0.1", "expected seconds, 0.2 to 3600"),
             ("--warm-up-seconds nan", "expected seconds, 0 to 3600"),
             ("--stf-bytes 0", "0 is not in 1..=67108864"),
+            ("--security ssl", "expected plain, tls or crc-only"),
         ] {
             let error = parse(line).err().unwrap_or_default();
             assert!(error.contains(expected), "{line}: {error}");

@@ -1,5 +1,6 @@
 //! Options of the benchmark of a farm.
 
+use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,6 +10,8 @@ use std::str::FromStr;
 pub struct Options {
     /// Shapes, in the order in which they are measured.
     pub shapes: Vec<Shape>,
+    /// Protections of the connections, in the order in which they are measured.
+    pub security: Vec<Security>,
     /// Payload bytes of an STF, and of a message of the plain pair.
     pub stf_bytes: Vec<u64>,
     /// Undisturbed pairs of runs to take for each shape and size.
@@ -35,6 +38,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             shapes: vec![Shape { flps: 1, epns: 1 }],
+            security: vec![Security::Plain],
             stf_bytes: vec![1_000_000],
             pairs: 7,
             seconds: 1.5,
@@ -46,6 +50,46 @@ impl Default for Options {
             capacity_bytes: None,
             shared_memory: false,
         }
+    }
+}
+
+/// Protection of the connections of a farm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Security {
+    /// Everything in the clear, as nodes talk on loopback without certificates.
+    #[default]
+    Plain,
+    /// TLS 1.3 with certificates on both sides for everything, the default off loopback.
+    Tls,
+    /// TLS for everything but STFs, which are protected by their CRC-32C alone.
+    CrcOnly,
+}
+
+impl Security {
+    /// Every protection, and its name.
+    const NAMES: [(Self, &str); 3] = [
+        (Self::Plain, "plain"),
+        (Self::Tls, "tls"),
+        (Self::CrcOnly, "crc-only"),
+    ];
+}
+
+impl fmt::Display for Security {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES.iter().find(|(security, _)| security == self);
+        f.pad(name.map_or("", |(_, name)| name))
+    }
+}
+
+impl FromStr for Security {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::NAMES.iter().find(|(_, name)| *name == text);
+        found
+            .map(|(security, _)| *security)
+            .ok_or_else(|| format!("found `{text}`, expected plain, tls or crc-only"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The plain pair: `plain_tcp`, a program of its own, run once for a size.
 
-use super::options::Options;
+use super::options::{Options, Security};
 use crate::Missing;
 use crate::cpus::Cpus;
 use anyhow::{Context as _, bail};
@@ -60,7 +60,7 @@ impl Peer {
         Ok(Self { program })
     }
 
-    /// One run with messages of `bytes`.
+    /// One run with messages of `bytes`, under TLS where the STFs of the farm are.
     ///
     /// # Errors
     ///
@@ -70,6 +70,7 @@ impl Peer {
         options: &Options,
         cpus: &Cpus,
         bytes: u64,
+        security: Security,
     ) -> anyhow::Result<PlainRun> {
         let pin = cpus
             .pair()
@@ -80,6 +81,7 @@ impl Peer {
             .args(["--seconds", &options.seconds.to_string()])
             .args(["--warm-up-seconds", &options.warm_up_seconds.to_string()])
             .args(["--congestion", &options.congestion, "--pin", &pin])
+            .args((security == Security::Tls).then_some("--tls"))
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()

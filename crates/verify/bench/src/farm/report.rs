@@ -1,6 +1,6 @@
 //! Results of the pairs of runs, for machines (`docs/how-to/bench.md` describes every field).
 
-use super::options::{Options, Shape};
+use super::options::{Options, Security, Shape};
 use super::plain::PlainRun;
 use super::run::FarmRun;
 use crate::cpus::Cpus;
@@ -9,6 +9,24 @@ use serde::Serialize;
 use sheaf_figures::stat::Spread;
 use sheaf_node::status::Quantiles;
 use std::fmt;
+
+/// Farm that a row measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Point {
+    /// Nodes.
+    pub(crate) shape: Shape,
+    /// Payload bytes of an STF.
+    pub(crate) stf_bytes: u64,
+    /// Protection.
+    pub(crate) security: Security,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (shape, bytes, security) = (self.shape, self.stf_bytes, self.security);
+        write!(f, "{shape}, {bytes} bytes, {security}")
+    }
+}
 
 /// A run of the farm and the run of the plain pair beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,6 +111,7 @@ impl Report {
 pub(crate) struct Row {
     pub(super) shape: String,
     pub(super) stf_bytes: u64,
+    pub(super) security: Security,
     pub(super) farm: FarmFigures,
     pub(super) plain: PlainFigures,
     pub(super) ratio: Ratio,
@@ -151,12 +170,7 @@ pub(crate) struct PairFigures {
 
 impl Row {
     /// Makes one row of its pairs.
-    pub(crate) fn new(
-        shape: Shape,
-        stf_bytes: u64,
-        congestion: Congestion,
-        pairs: &[Pair],
-    ) -> Self {
+    pub(crate) fn new(point: Point, congestion: Congestion, pairs: &[Pair]) -> Self {
         let kept: Vec<&Pair> = pairs.iter().filter(|pair| pair.is_kept()).collect();
         let shown = if kept.is_empty() {
             pairs.iter().collect()
@@ -168,8 +182,9 @@ impl Row {
             dropped: pairs.len() - kept.len(),
         };
         Self {
-            shape: shape.to_string(),
-            stf_bytes,
+            shape: point.shape.to_string(),
+            stf_bytes: point.stf_bytes,
+            security: point.security,
             farm: FarmFigures::of(&shown),
             plain: PlainFigures::of(&shown),
             trusted: ratio.kept.n >= PAIRS_TRUSTED_MIN && congestion.farm == congestion.plain,
@@ -271,7 +286,12 @@ pub(crate) mod tests {
             farm: "cubic".to_owned(),
             plain: plain_congestion.to_owned(),
         };
-        Row::new(Shape { flps: 1, epns: 1 }, 1_000_000, congestion, pairs)
+        let point = Point {
+            shape: Shape { flps: 1, epns: 1 },
+            stf_bytes: 1_000_000,
+            security: Security::Tls,
+        };
+        Row::new(point, congestion, pairs)
     }
 
     pub(crate) fn pairs(n: usize) -> Vec<Pair> {
@@ -328,6 +348,7 @@ pub(crate) mod tests {
             (row["shape"].as_str(), row["stf_bytes"].as_u64()),
             (Some("1x1"), Some(1_000_000))
         );
+        assert_eq!(row["security"], "tls");
         for pointer in [
             "/farm/tf_per_s",
             "/farm/gb_per_s",

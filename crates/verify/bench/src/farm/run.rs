@@ -1,6 +1,6 @@
 //! One run of a farm: started, warmed up, measured, drained, and its accounting recomputed.
 
-use super::options::{Options, Shape};
+use super::options::{Options, Security, Shape};
 use super::window::{Moment, Window};
 use crate::cpus::Cpus;
 use anyhow::{Context as _, bail, ensure};
@@ -8,13 +8,16 @@ use peer_harness::machine_busy_s;
 use rustix::process::Signal;
 use sheaf_audit::{self as verify, Evidence};
 use sheaf_farm::{Life, Notice, RunDir, Supervisor};
-use sheaf_node::config::{DiscardSink, FarmConfig, LedgerBackend, SinkConfig, SourceConfig};
+use sheaf_node::config::{
+    BulkConfig, DiscardSink, FarmConfig, LedgerBackend, SinkConfig, SourceConfig,
+};
 use sheaf_node::output::Line;
 use sheaf_node::status::{FarmStatus, Quantiles};
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_stf_builder::GeneratorConfig;
 use sheaf_transport::{Arena, ArenaOptions, Tcp};
 use std::path::Path;
+use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
@@ -63,14 +66,19 @@ pub(crate) struct FarmBench<'a> {
 }
 
 impl FarmBench<'_> {
-    /// Runs a farm of `shape` with STFs of `stf_bytes`.
+    /// Runs a farm of `shape` with STFs of `stf_bytes`, protected by `security`.
     ///
     /// # Errors
     ///
     /// If a node fails, if the farm does not come to its end in time, if its books do not hold, or on a Ctrl-C.
-    pub(crate) fn run(&self, shape: Shape, stf_bytes: u64) -> anyhow::Result<FarmRun> {
+    pub(crate) fn run(
+        &self,
+        shape: Shape,
+        stf_bytes: u64,
+        security: Security,
+    ) -> anyhow::Result<FarmRun> {
         let mut dir = RunDir::make(None)?;
-        let outcome = self.run_in(&dir, shape, stf_bytes);
+        let outcome = self.run_in(&dir, shape, stf_bytes, security);
         outcome.map_err(|error| {
             dir.keep();
             let kept = dir.kept().unwrap_or(Path::new("")).display();
@@ -78,9 +86,24 @@ impl FarmBench<'_> {
         })
     }
 
-    fn run_in(&self, dir: &RunDir, shape: Shape, stf_bytes: u64) -> anyhow::Result<FarmRun> {
+    fn run_in(
+        &self,
+        dir: &RunDir,
+        shape: Shape,
+        stf_bytes: u64,
+        security: Security,
+    ) -> anyhow::Result<FarmRun> {
         let file = dir.file("farm.toml");
-        let text = farm_config(self.options, shape, stf_bytes).to_toml()?;
+        let mut config = farm_config(self.options, shape, stf_bytes);
+        if security != Security::Plain {
+            let certificates = dir.file("certificates");
+            certify(&certificates, shape).context("cannot make the certificates of the farm")?;
+            config.security.directory = Some(certificates);
+        }
+        if security == Security::CrcOnly {
+            config.security.bulk = BulkConfig::CrcOnly;
+        }
+        let text = config.to_toml()?;
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         FarmConfig::load_for(&file, &[Role::Icn, Role::Flp, Role::Epn])?;
         let length_s = self.options.warm_up_seconds + self.options.seconds;
@@ -124,6 +147,31 @@ pub(crate) fn farm_config(options: &Options, shape: Shape, stf_bytes: u64) -> Fa
     build.capacity_bytes = capacity_bytes.max(ITEMS_MIN * tf_bytes);
     config.epn.sink = SinkConfig::Discard(DiscardSink {});
     config
+}
+
+/// Makes a CA in `folder` and a certificate of it for each node of a farm of `shape`, as a user does: by `sheaf cert`.
+///
+/// # Errors
+///
+/// Failure of the command.
+fn certify(folder: &Path, shape: Shape) -> anyhow::Result<()> {
+    let flps = (0..shape.flps).map(|index| FlpId(index).into());
+    let epns = (0..shape.epns).map(|index| EpnId(index).into());
+    let nodes = std::iter::once(NodeId::ICN).chain(flps).chain(epns);
+    let nodes: Vec<String> = nodes
+        .map(|node: NodeId| format!("{}:{}", node.role, node.index))
+        .collect();
+    let nodes = nodes.iter().map(String::as_str);
+    let init = vec!["init", "--farm", "bench"];
+    let issue: Vec<&str> = std::iter::once("issue").chain(nodes).collect();
+    for words in [init, issue] {
+        let mut command = Command::new(sheaf_node::program::path()?);
+        command.arg("cert").args(words).arg("--dir").arg(folder);
+        let output = command.output().context("cannot start `sheaf cert`")?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "`sheaf cert` failed: {told}");
+    }
+    Ok(())
 }
 
 /// The congestion control that the sockets of a farm get when they ask for `wanted`.

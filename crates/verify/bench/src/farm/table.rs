@@ -10,7 +10,7 @@ impl fmt::Display for Report {
         writeln!(f, "{head} after {warm_up_s} s")?;
         writeln!(
             f,
-            "shape      STF bytes         TF/s   GB/s  CPU s/GB    p50 ms    p99 ms  RSS MB | \
+            "shape   security      STF bytes         TF/s   GB/s  CPU s/GB    p50 ms    p99 ms  RSS MB | \
              plain GB/s  CPU s/GB |  ratio (min to max)       n"
         )?;
         for row in &self.rows {
@@ -28,8 +28,9 @@ impl fmt::Display for Row {
         let (farm, plain, ratio) = (&self.farm, &self.plain, &self.ratio.kept);
         write!(
             f,
-            "{:<6} {:>13} {:>12.1} {:>6.2} {:>9.3} {:>9.2} {:>9.2} {:>7.0} | {:>10.2} {:>9.3} | ",
+            "{:<7} {:<8} {:>14} {:>12.1} {:>6.2} {:>9.3} {:>9.2} {:>9.2} {:>7.0} | {:>10.2} {:>9.3} | ",
             self.shape,
+            self.security,
             self.stf_bytes,
             farm.tf_per_s,
             farm.gb_per_s,
@@ -69,8 +70,9 @@ impl Row {
             doubts.push(format!("congestion control {farm} beside {plain}"));
         }
         format!(
-            "{} with STFs of {} bytes: {}",
+            "{} ({}) with STFs of {} bytes: {}",
             self.shape,
+            self.security,
             self.stf_bytes,
             doubts.join("; ")
         )
@@ -92,11 +94,11 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert_eq!(
             lines[1],
-            "shape      STF bytes         TF/s   GB/s  CPU s/GB    p50 ms    p99 ms  RSS MB | plain GB/s  CPU s/GB |  ratio (min to max)       n"
+            "shape   security      STF bytes         TF/s   GB/s  CPU s/GB    p50 ms    p99 ms  RSS MB | plain GB/s  CPU s/GB |  ratio (min to max)       n"
         );
         assert_eq!(
             lines[2],
-            "1x1          1000000       4300.0   4.30     0.300      1.00      2.00       0 |       5.00     0.250 |  0.860 (0.800 to 0.920)       7"
+            "1x1     tls             1000000       4300.0   4.30     0.300      1.00      2.00       0 |       5.00     0.250 |  0.860 (0.800 to 0.920)       7"
         );
     }
 
@@ -105,7 +107,7 @@ mod tests {
         let lines = lines(2, "bbr");
         assert_eq!(
             lines[3],
-            "not to be trusted: 1x1 with STFs of 1000000 bytes: 2 undisturbed pairs, expected 7; congestion \
+            "not to be trusted: 1x1 (tls) with STFs of 1000000 bytes: 2 undisturbed pairs, expected 7; congestion \
              control cubic beside bbr"
         );
     }
