@@ -92,6 +92,8 @@ impl Tls {
             .map_err(|error| failed(error.to_string()))?;
         // The name under which sessions are kept is internal to this process.
         client.enable_sni = false;
+        // The transport protects the records of an open session itself.
+        client.enable_secret_extraction = true;
         client.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone())
             .build()
@@ -104,6 +106,7 @@ impl Tls {
             .map_err(|error| failed(error.to_string()))?;
         server.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
         server.send_tls13_tickets = 1;
+        server.enable_secret_extraction = true;
         Ok(Self {
             identity: Arc::new(credentials.identity.clone()),
             client: Arc::new(client),

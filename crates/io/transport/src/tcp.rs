@@ -21,6 +21,7 @@ mod listener;
 mod options;
 mod outbox;
 mod recorded;
+mod records;
 mod security;
 mod session;
 mod stats;

@@ -4,26 +4,16 @@
 //! and in which pieces, is the business of the connection.
 
 use super::address::Address;
+use super::records::{Records, Step};
 use crate::transport::{ListenerId, TlsFailure};
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::{DnsName, ServerName};
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{
-    ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
-};
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 use rustls::{CertificateError, CommonState, HandshakeKind, InvalidMessage};
 use sheaf_auth::{Identity, Moment, PeerError, Tls};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::Ipv4Addr;
-
-/// The longest TLS record: header, 16 KiB, and what encryption may add (RFC 8446, section 5.2).
-pub(super) const RECORD_BYTES_MAX: usize = 5 + (16 << 10) + 256;
-
-/// Overhead of encryption for every record, in bytes: header, content type, tag.
-pub(super) const RECORD_OVERHEAD: usize = 5 + 1 + 16;
-
-/// Room for the last record of a session, and for what the session has to say before it.
-const END_BYTES: usize = 4 << 10;
 
 /// Room for what a session says in most cases. A certificate needs more, and says how much.
 const SAID_BYTES: usize = 512;
@@ -42,26 +32,19 @@ pub(super) struct Session {
     /// Whether an error has ended it. The library must not be asked anything then: it keeps places in an input that is
     /// gone.
     is_broken: bool,
-    /// Whether whole records lie in [`incoming`](Self::incoming), because a body waits for its place.
-    pub(super) is_paused: bool,
     /// Bytes that the kernel did not take yet.
     pub(super) outgoing: Vec<u8>,
 }
 
 enum End {
+    /// In the handshake.
     Client(UnbufferedClientConnection),
+    /// In the handshake.
     Server(UnbufferedServerConnection),
-}
-
-/// Result of one step of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Something happened; there may be more to do with the bytes at hand.
-    Went,
-    /// Nothing more happens without more bytes.
-    Waits,
-    /// The peer has said that it sends no more.
-    PeerEnds,
+    /// Behind the handshake.
+    Open(Box<Records>),
+    /// Behind an error between the two.
+    Over,
 }
 
 impl Session {
@@ -86,43 +69,65 @@ impl Session {
             arrival,
             incoming: Vec::new(),
             is_broken: false,
-            is_paused: false,
             outgoing: Vec::new(),
         }
     }
 
-    /// Returns who is at the other end, once the session stands.
+    /// Returns who is at the other end, once the handshake is over.
     pub(super) fn peer(&self) -> Option<&Identity> {
         self.peer.as_ref()
     }
 
     /// Returns whether frames can go over it.
     pub(super) fn stands(&self) -> bool {
-        self.peer.is_some() && !self.is_broken
+        matches!(self.end, End::Open(_)) && !self.is_broken
     }
 
-    fn state(&self) -> &CommonState {
+    /// Returns the state of the handshake; `None` behind it.
+    fn handshake(&self) -> Option<&CommonState> {
         match &self.end {
-            End::Client(end) => end,
-            End::Server(end) => end,
+            End::Client(end) => Some(end),
+            End::Server(end) => Some(end),
+            End::Open(_) | End::Over => None,
         }
     }
 
     /// Returns whether the handshake is over and the peer is not identified yet.
     pub(super) fn is_to_be_met(&self) -> bool {
-        self.peer.is_none() && !self.state().is_handshaking()
+        let state = self.handshake();
+        self.peer.is_none() && state.is_some_and(|state| !state.is_handshaking())
     }
 
     /// Looks who is there. Says whether an earlier session was taken up.
     pub(super) fn meet(&mut self) -> Result<bool, TlsFailure> {
-        let chain = self.state().peer_certificates();
+        let state = self.handshake();
+        let chain = state.and_then(|state| state.peer_certificates());
+        let is_resumed = state.and_then(CommonState::handshake_kind);
+        let is_resumed = is_resumed == Some(HandshakeKind::Resumed);
         let peer = self.tls.peer(chain, Moment::now());
         let peer = peer.map_err(|error| match error {
             PeerError::NoCertificate => TlsFailure::NoCertificate,
             other => TlsFailure::Certificate(other.to_string()),
         })?;
         self.peer = Some(peer);
-        Ok(self.state().handshake_kind() == Some(HandshakeKind::Resumed))
+        Ok(is_resumed)
+    }
+
+    /// Takes the records over from the TLS library, once the peer is known and the library has nothing more to say.
+    pub(super) fn open(&mut self) -> Result<(), TlsFailure> {
+        let state = self.handshake();
+        if self.peer.is_none() || state.is_none_or(CommonState::wants_write) {
+            return Ok(());
+        }
+        let records = match std::mem::replace(&mut self.end, End::Over) {
+            End::Client(end) => Records::of_client(end),
+            End::Server(end) => Records::of_server(end),
+            End::Open(_) | End::Over => return Ok(()),
+        };
+        let records = records.map_err(|error| failure(&error));
+        self.is_broken |= records.is_err();
+        self.end = End::Open(Box::new(records?));
+        Ok(())
     }
 
     /// Does one step with `input`, which begins at a record: puts plain bytes into `sink` and what is to be sent behind
@@ -136,6 +141,8 @@ impl Session {
         let (bytes, step) = match &mut self.end {
             End::Client(end) => take(end.process_tls_records(input), outgoing, sink),
             End::Server(end) => take(end.process_tls_records(input), outgoing, sink),
+            End::Open(records) => records.step(input, outgoing, sink),
+            End::Over => (0, Err(is_over())),
         };
         self.is_broken |= step.is_err();
         (bytes, step)
@@ -144,35 +151,28 @@ impl Session {
     /// Encrypts `plain` into the front of `place` and says how many bytes that came to. What lies in
     /// [`outgoing`](Self::outgoing) must have been sent before: records have an order.
     pub(super) fn encrypt(&mut self, plain: &[u8], place: &mut [u8]) -> Result<usize, TlsFailure> {
-        self.write(place, |end, input, place, said| match end {
-            End::Client(end) => traffic(end.process_tls_records(input), said, |traffic| {
-                traffic.encrypt(plain, place)
-            }),
-            End::Server(end) => traffic(end.process_tls_records(input), said, |traffic| {
-                traffic.encrypt(plain, place)
-            }),
-        })
+        match &mut self.end {
+            End::Open(records) if !self.is_broken => records.encrypt(plain, place),
+            _ => Err(is_over()),
+        }
     }
 
     /// Puts behind [`outgoing`](Self::outgoing) that nothing more comes from us.
     pub(super) fn end(&mut self) -> Result<(), TlsFailure> {
-        let mut place = [0; END_BYTES];
-        let bytes = self.write(&mut place, |end, input, place, said| match end {
-            End::Client(end) => traffic(end.process_tls_records(input), said, |traffic| {
-                traffic.queue_close_notify(place)
-            }),
-            End::Server(end) => traffic(end.process_tls_records(input), said, |traffic| {
-                traffic.queue_close_notify(place)
-            }),
-        })?;
-        self.outgoing.extend_from_slice(&place[..bytes]);
+        match &mut self.end {
+            End::Open(records) if !self.is_broken => records.end(&mut self.outgoing),
+            _ => return Err(is_over()),
+        }
         Ok(())
     }
 
     /// After an error: what is to be said to the peer about it lies in [`outgoing`](Self::outgoing) then.
     pub(super) fn collect_alert(&mut self) {
+        if let End::Open(records) = &mut self.end {
+            records.collect_alert(&mut self.outgoing);
+        }
         // No step further: after an error the library must not be asked to look at its input again.
-        while self.state().wants_write() {
+        while self.handshake().is_some_and(CommonState::wants_write) {
             let (_, step) = self.step(&mut [], |_| {});
             if step.is_err() {
                 return;
@@ -180,65 +180,17 @@ impl Session {
         }
     }
 
-    /// Brings the session to where it takes plain bytes, and lets `write` put their cipher into `place`. What the
-    /// session itself has to say (tickets, new keys) goes before it.
-    fn write(
-        &mut self,
-        place: &mut [u8],
-        mut write: impl FnMut(&mut End, &mut [u8], &mut [u8], &mut Vec<u8>) -> Written,
-    ) -> Result<usize, TlsFailure> {
-        if self.is_broken {
-            return Err(TlsFailure::Protocol("the session is over".to_owned()));
-        }
-        let mut filled = 0;
-        let mut said = Vec::new();
-        loop {
-            // The library keeps places in what it was shown and is not done with (half a message): it must be shown the
-            // same again. Whole records it must not see here, or it would decrypt them; behind data there is no half.
-            let input = if self.is_paused {
-                &mut []
-            } else {
-                self.incoming.as_mut_slice()
-            };
-            if let Some(bytes) = write(&mut self.end, input, &mut place[filled..], &mut said)? {
-                return Ok(filled + bytes);
-            }
-            let room = place.get_mut(filled..filled + said.len());
-            let no_room = || TlsFailure::Protocol("the session has too much to say".to_owned());
-            room.ok_or_else(no_room)?.copy_from_slice(&said);
-            filled += said.len();
-            said.clear();
+    #[cfg(test)]
+    pub(super) fn records(&mut self) -> &mut Records {
+        match &mut self.end {
+            End::Open(records) => records,
+            _ => panic!("the handshake is not over"),
         }
     }
 }
 
-/// Bytes that went into a place; none if the session had something to say itself.
-type Written = Result<Option<usize>, TlsFailure>;
-
-/// Lets `write` use the session if it takes plain bytes now; otherwise what it has to say goes to `said`.
-fn traffic<Data>(
-    status: UnbufferedStatus<'_, '_, Data>,
-    said: &mut Vec<u8>,
-    write: impl FnOnce(&mut WriteTraffic<'_, Data>) -> Result<usize, EncryptError>,
-) -> Written {
-    let status = match status {
-        UnbufferedStatus {
-            state: Ok(ConnectionState::WriteTraffic(mut traffic)),
-            ..
-        } => {
-            let written = write(&mut traffic).map(Some);
-            return written.map_err(|error| TlsFailure::Protocol(error.to_string()));
-        }
-        other => other,
-    };
-    // Everything that came in was taken apart when it came, so nothing plain can turn up here.
-    match take(status, said, |_| {}) {
-        (_, Ok(Step::Went)) => Ok(None),
-        (_, Ok(_)) => Err(TlsFailure::Protocol(
-            "the session takes nothing more".to_owned(),
-        )),
-        (_, Err(failure)) => Err(failure),
-    }
+fn is_over() -> TlsFailure {
+    TlsFailure::Protocol("the session is over".to_owned())
 }
 
 /// Deals with the state that a session is in.

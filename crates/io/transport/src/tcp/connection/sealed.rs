@@ -7,7 +7,8 @@ use super::read::LOOK_AHEAD_BYTES;
 use super::{Connection, Shared, Side, TURN_BYTES, closed_with};
 use crate::tcp::input::Input;
 use crate::tcp::outbox::SLICES_MAX;
-use crate::tcp::session::{RECORD_BYTES_MAX, RECORD_OVERHEAD, Session, Step};
+use crate::tcp::records::{self, Step};
+use crate::tcp::session::Session;
 use crate::transport::{CloseReason, Event, TlsFailure};
 use rustix::net::{SendFlags, send};
 use std::io::{self, ErrorKind, IoSlice, Read};
@@ -19,15 +20,13 @@ const BATCH_BYTES: usize = 256 << 10;
 /// A slice of a frame below this is put together with its neighbours: a record for every head would cost more.
 const SMALL_BYTES: usize = 4 << 10;
 
-/// Plain bytes of one record.
-const RECORD_PLAIN_BYTES: usize = 16 << 10;
-
 /// Most bytes that a session holds back: the longest message of a handshake (64 KiB) and a record.
-const HANDSHAKE_BYTES_MAX: usize = (64 << 10) + RECORD_BYTES_MAX;
+const HANDSHAKE_BYTES_MAX: usize = (64 << 10) + records::BYTES_MAX;
 
-/// Room for a batch: every slice may be a record of its own, and the session may have something to say before.
-pub(crate) const CIPHER_BYTES: usize =
-    BATCH_BYTES + (SLICES_MAX + BATCH_BYTES / RECORD_PLAIN_BYTES) * RECORD_OVERHEAD + (16 << 10);
+/// Room for a batch: every slice may be a record of its own, and keys may change in between.
+pub(crate) const CIPHER_BYTES: usize = BATCH_BYTES
+    + (SLICES_MAX + BATCH_BYTES / records::PLAIN_BYTES_MAX) * records::OVERHEAD
+    + (16 << 10);
 
 impl Connection {
     pub(super) fn turn_sealed(
@@ -153,7 +152,7 @@ impl Connection {
         let mut small = Vec::new();
         for slice in &slices[..count] {
             let ends_small =
-                slice.len() >= SMALL_BYTES || small.len() + slice.len() > RECORD_PLAIN_BYTES;
+                slice.len() >= SMALL_BYTES || small.len() + slice.len() > records::PLAIN_BYTES_MAX;
             if ends_small && !small.is_empty() {
                 seal(&small)?;
                 small.clear();
@@ -280,6 +279,7 @@ impl Connection {
             if session.is_to_be_met() {
                 self.meet(session, shared, events)?;
             }
+            session.open().map_err(CloseReason::Tls)?;
             if !early.is_empty() {
                 self.take(Input::Apart(&early), shared, events, now)?;
             }
@@ -292,11 +292,10 @@ impl Connection {
                 }
             }
         }
-        session.is_paused = self.holds_back();
         session.incoming.clear();
         session.incoming.extend_from_slice(&buffer[done..]);
         debug_assert!(
-            session.is_paused || session.incoming.len() <= HANDSHAKE_BYTES_MAX,
+            self.holds_back() || session.incoming.len() <= HANDSHAKE_BYTES_MAX,
             "a whole record is always taken, and a handshake is bounded"
         );
         Ok(())
