@@ -5,6 +5,7 @@
 
 mod ansible;
 mod backends;
+mod bench_farm;
 mod bench_icn;
 mod bench_serve;
 mod bench_transport;

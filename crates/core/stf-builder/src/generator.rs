@@ -2,7 +2,8 @@
 //!
 //! The payloads are [`Opaque`](PayloadFormat::Opaque): pseudo-random bytes without structure, of which only a digest
 //! can be checked. They are slices of one pool that is filled at the start: no byte is copied, and the offset differs
-//! from TF to TF so that the bytes are cold in the caches, as detector data are.
+//! from TF to TF so that the bytes are cold in the caches, as detector data are. The pool is digested when it is
+//! filled, as a readout digests what it writes, and not once more for each payload.
 
 use crate::source::{HeapSlots, Made, Slots, StfSource};
 use bytes::Bytes;
@@ -10,7 +11,8 @@ use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
-use sheaf_protocol::{FlpId, PayloadFormat, TfId};
+use sheaf_protocol::{FlpId, PayloadFormat, SliceDigests, TfId, crc32c};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Change of the payload size from TF to TF.
@@ -119,6 +121,7 @@ pub struct Generator {
     config: GeneratorConfig,
     flp: FlpId,
     pool: Bytes,
+    digests: Arc<SliceDigests>,
     bytes_max: u64,
 }
 
@@ -155,10 +158,12 @@ impl Generator {
             .ok_or(GeneratorError::Room {
                 pool_bytes: config.pool_bytes,
             })?;
+        let digests = Arc::new(SliceDigests::new(&pool));
         Ok(Self {
             config,
             flp,
             pool,
+            digests,
             bytes_max,
         })
     }
@@ -263,6 +268,19 @@ impl StfSource for Generator {
         // Whole cache lines, so that every payload is aligned like a received one.
         let offset = (random.random_range(0..=slack) as usize) & !63;
         Made::Payload(self.pool.slice(offset..offset + bytes))
+    }
+
+    fn digest(&self, payload: &Bytes) -> u32 {
+        // Where it lies tells which slice it is.
+        let offset = payload
+            .as_ptr()
+            .addr()
+            .wrapping_sub(self.pool.as_ptr().addr());
+        let end = offset.saturating_add(payload.len());
+        if payload.is_empty() || end > self.pool.len() {
+            return crc32c(payload);
+        }
+        self.digests.of(&self.pool, offset..end)
     }
 }
 

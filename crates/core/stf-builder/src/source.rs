@@ -6,7 +6,7 @@
 pub mod contract;
 
 use bytes::Bytes;
-use sheaf_protocol::{PayloadFormat, TfId};
+use sheaf_protocol::{PayloadFormat, TfId, crc32c};
 
 /// Memory that a payload is written to: a node passes its arena, a test the heap.
 pub trait Slots {
@@ -64,4 +64,10 @@ pub trait StfSource: Send {
 
     /// Makes the payload of `tf`, in `slots` unless the bytes are there already.
     fn make(&mut self, tf: TfId, slots: &mut dyn Slots) -> Made;
+
+    /// Returns the CRC-32C of a payload that was made by this source. A source that has digested its bytes before need
+    /// not read them again.
+    fn digest(&self, payload: &Bytes) -> u32 {
+        crc32c(payload)
+    }
 }

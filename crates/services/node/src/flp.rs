@@ -496,7 +496,12 @@ impl<T: Transport> FlpNode<T> {
             return None;
         };
         match source.make(tf, &mut *self.slots) {
-            Made::Payload(payload) => Some(Stf::new(tf, source.format(), payload)),
+            Made::Payload(payload) => Some(Stf {
+                tf,
+                format: source.format(),
+                digest: source.digest(&payload),
+                payload,
+            }),
             Made::NoRoom => {
                 self.is_starved = true;
                 None

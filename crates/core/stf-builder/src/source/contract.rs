@@ -2,7 +2,7 @@
 
 use super::{HeapSlots, Made, Slots, StfSource};
 use bytes::Bytes;
-use sheaf_protocol::TfId;
+use sheaf_protocol::{TfId, crc32c};
 
 /// Slots that never have room.
 struct NoSlots;
@@ -50,6 +50,11 @@ fn make_checked(source: &mut dyn StfSource, tf: u64) -> Made {
             assert!(
                 bytes <= bytes_max,
                 "TF {tf} has {bytes} bytes, at most {bytes_max} are stated"
+            );
+            let (found, expected) = (source.digest(payload), crc32c(payload));
+            assert!(
+                found == expected,
+                "TF {tf} has the digest {expected:08x}, {found:08x} is stated"
             );
         }
     }

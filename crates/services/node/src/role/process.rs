@@ -14,7 +14,7 @@ use crate::{granted, reject, security, usage};
 use sheaf_auth::Tls;
 use sheaf_membership::Member;
 use sheaf_metrics::Registry;
-use sheaf_protocol::{Limits, NodeId, Role, Timestamp};
+use sheaf_protocol::{Limits, NodeId, Role, Timestamp, crc32c_kernel};
 use sheaf_transport::{Arena, ArenaOptions, Security, Tcp, TcpConfig, Waker};
 use std::io;
 use std::sync::Arc;
@@ -145,6 +145,7 @@ impl Process {
             receive_buffer_bytes = sockets.receive_buffer_bytes,
             "Sockets"
         );
+        info!(kernel = crc32c_kernel(), "CRC-32C");
         granted::warn_of_shortfalls(&config.transport, sockets, &arena, is_local);
         let clock = Clock::start();
         let health = Arc::new(Health::new(&node, clock));
