@@ -137,22 +137,9 @@ pub extern "C" fn sheaf_source_send(
         let format = format_of(format)?;
         let parts = border::values(parts, count, "parts")?;
         let payload = |part: &Bytes| border::bytes(part.data, part.size, "data of a part");
-        let mut bytes = 0_usize;
-        for part in parts {
-            // More than there is memory, which the source refuses.
-            bytes = bytes.saturating_add(payload(part)?.len());
-        }
-        let fill = |place: &mut [u8]| {
-            let mut rest = place;
-            for part in parts {
-                let payload = payload(part).expect("looked at above");
-                let (front, behind) = rest.split_at_mut(payload.len());
-                front.copy_from_slice(payload);
-                rest = behind;
-            }
-        };
+        let parts: Vec<&[u8]> = parts.iter().map(payload).collect::<Result<_, _>>()?;
         let is_taken = source.with(timeout_ms, |readout, patience| {
-            readout.send_with(TfId(tf), format, bytes, fill, patience)
+            readout.send(TfId(tf), format, &parts, patience)
         })?;
         Ok(if is_taken {
             Status::Ok

@@ -26,7 +26,8 @@ use crate::config::FarmConfig;
 use crate::role::{self, Build, RoleError, RoleOptions};
 use crate::shutdown::Shutdown;
 use crate::source::StfSender;
-use sheaf_protocol::{FlpId, PayloadFormat, TfId};
+use crate::source::record::PIECE_BYTES;
+use sheaf_protocol::{Digest, FlpId, PayloadFormat, TfId, crc32c};
 use sheaf_scheduler::Mode;
 use std::io;
 use std::path::PathBuf;
@@ -177,16 +178,20 @@ impl Readout {
         parts: &[&[u8]],
         patience: Patience<'_>,
     ) -> Result<bool, ReadoutError> {
-        let bytes = parts.iter().map(|part| part.len()).sum();
+        // More than there is memory is refused below.
+        let bytes = parts.iter().map(|part| part.len());
+        let bytes = bytes.fold(0, usize::saturating_add);
         let fill = |place: &mut [u8]| {
-            let mut rest = place;
-            for part in parts {
-                let (front, behind) = rest.split_at_mut(part.len());
-                front.copy_from_slice(part);
+            let (mut digest, mut rest) = (Digest::default(), place);
+            for piece in parts.iter().flat_map(|part| part.chunks(PIECE_BYTES)) {
+                let (front, behind) = rest.split_at_mut(piece.len());
+                front.copy_from_slice(piece);
+                digest.update(front);
                 rest = behind;
             }
+            digest.value()
         };
-        self.send_with(tf, format, bytes, fill, patience)
+        self.send_digested(tf, format, bytes, fill, patience)
     }
 
     /// As [`send`](Self::send), with a payload of `bytes` bytes that `fill` writes where it stays.
@@ -200,6 +205,22 @@ impl Readout {
         format: PayloadFormat,
         bytes: usize,
         fill: impl FnOnce(&mut [u8]),
+        patience: Patience<'_>,
+    ) -> Result<bool, ReadoutError> {
+        let fill = |place: &mut [u8]| {
+            fill(place);
+            crc32c(place)
+        };
+        self.send_digested(tf, format, bytes, fill, patience)
+    }
+
+    /// Sends an STF of which `fill` returns the CRC-32C.
+    fn send_digested(
+        &mut self,
+        tf: TfId,
+        format: PayloadFormat,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]) -> u32,
         patience: Patience<'_>,
     ) -> Result<bool, ReadoutError> {
         let sender = self.sender.as_mut();

@@ -94,6 +94,8 @@ pub(super) struct Records {
     /// First bytes of a message of the handshake that comes in several records.
     message: Vec<u8>,
     key_updates_left: u8,
+    /// Our direction has ended: nothing may follow.
+    has_ended: bool,
     /// The peer has ended its direction; what follows counts for nothing.
     is_ended: bool,
     /// For the peer, after an error.
@@ -145,6 +147,7 @@ impl Records {
             records_max,
             message: Vec::new(),
             key_updates_left: KEY_UPDATES_MAX,
+            has_ended: false,
             is_ended: false,
             alert: None,
         })
@@ -174,6 +177,7 @@ impl Records {
 
     /// Puts behind `outgoing` that nothing more comes from us.
     pub(super) fn end(&mut self, outgoing: &mut Vec<u8>) {
+        self.has_ended = true;
         self.tx.alert(AlertDescription::CloseNotify, outgoing);
     }
 
@@ -331,7 +335,7 @@ impl Records {
         self.rx = secrets
             .and_then(Direction::new)
             .map_err(|error| Refused::internal(&error))?;
-        if is_asked {
+        if is_asked && !self.has_ended {
             let left = self.key_updates_left.checked_sub(1);
             self.key_updates_left =
                 left.ok_or_else(|| Refused::unexpected("too many changes of keys".to_owned()))?;

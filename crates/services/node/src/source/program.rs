@@ -162,8 +162,8 @@ impl std::fmt::Debug for StfSender {
 }
 
 impl StfSender {
-    /// Sends the STF of `tf`, whose payload of `bytes` bytes `fill` writes. Waits while the FLP has no room for it, as
-    /// `patience` says. Returns whether the FLP has the STF; if not, nothing was taken.
+    /// Sends the STF of `tf`, whose payload of `bytes` bytes `fill` writes; it returns their CRC-32C. Waits while the
+    /// FLP has no room for it, as `patience` says. Returns whether the FLP has the STF; if not, nothing was taken.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ impl StfSender {
         tf: TfId,
         format: PayloadFormat,
         bytes: usize,
-        fill: impl FnOnce(&mut [u8]),
+        fill: impl FnOnce(&mut [u8]) -> u32,
         mut patience: Patience<'_>,
     ) -> Result<bool, SendError> {
         if let Some(last) = self.last.filter(|last| tf <= *last) {
@@ -189,8 +189,13 @@ impl StfSender {
         let Some(mut block) = self.reserve(bytes, &mut patience)? else {
             return Ok(false);
         };
-        fill(block.as_mut());
-        let stf = Stf::new(tf, format, block.freeze());
+        let digest = fill(block.as_mut());
+        let stf = Stf {
+            tf,
+            format,
+            digest,
+            payload: block.freeze(),
+        };
         let is_taken = self.push(stf, &mut patience)?;
         if is_taken {
             self.last = Some(tf);
@@ -318,6 +323,7 @@ impl Drop for StfSender {
 mod tests {
     use super::super::feed::tests::{arena, wakes};
     use super::*;
+    use sheaf_protocol::crc32c;
     use std::sync::mpsc::sync_channel;
 
     const NONE: Option<Duration> = Some(Duration::ZERO);
@@ -352,7 +358,10 @@ mod tests {
         patience: Patience<'_>,
     ) -> Result<bool, SendError> {
         let payload = parts.concat();
-        let fill = |place: &mut [u8]| place.copy_from_slice(&payload);
+        let fill = |place: &mut [u8]| {
+            place.copy_from_slice(&payload);
+            crc32c(place)
+        };
         sender.send(
             TfId(tf),
             PayloadFormat::Opaque,

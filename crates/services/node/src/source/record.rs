@@ -123,8 +123,8 @@ impl RecordHeader {
     }
 }
 
-/// Bytes of a payload that are read at a time, so that they are still in the cache for the digest.
-const PIECE_BYTES: usize = 256 << 10;
+/// Bytes of a payload that are read or copied at a time, so that they are still in the cache for the digest.
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
 /// Reads the next record, of at most `bytes_max` payload bytes, into memory that `take` gives; `None` if the stream
 /// ends in front of it, or if there is no memory for it.

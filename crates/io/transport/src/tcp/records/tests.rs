@@ -5,8 +5,12 @@ use crate::tcp::address::Address;
 use crate::tcp::session::Session;
 use crate::transport::ListenerId;
 use proptest::prelude::*;
+use rustls::crypto::cipher::{AeadKey, OutboundChunks, OutboundPlainMessage};
+use rustls::crypto::ring::cipher_suite::{
+    TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
+};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, Connection, ServerConnection};
+use rustls::{ClientConnection, Connection, ProtocolVersion, ServerConnection};
 use sheaf_auth::{Authority, Credentials, Moment, Tls, Validity, parse_node};
 use std::io::{Read as _, Write as _};
 
@@ -426,5 +430,62 @@ fn a_record_in_the_clear_or_too_long_is_refused() {
     ] {
         let (_, mut b) = opened(Kind::Ours, Kind::Ours);
         assert_eq!(b.feed(&bytes).unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn nothing_follows_the_end_of_our_direction() {
+    let (mut a, mut b) = opened(Kind::Ours, Kind::Stock);
+    let End::Ours(session, _) = &mut a else {
+        unreachable!("made above")
+    };
+    session.end().unwrap();
+    let _ = a.output();
+    let End::Stock(stock) = &mut b else {
+        unreachable!("made above")
+    };
+    stock.refresh_traffic_keys().unwrap();
+    assert_eq!(pass(&mut b, &mut a, &[3; 10]), [3; 10]);
+    assert!(a.output().is_empty(), "no answer to the change of keys");
+}
+
+#[test]
+fn records_of_all_ciphers_are_those_of_rustls() {
+    let key = || AeadKey::from([7; 32]);
+    let iv = || Iv::from([9; 12]);
+    let aes = || ConnectionTrafficSecrets::Aes256Gcm {
+        key: key(),
+        iv: iv(),
+    };
+    let chacha = || ConnectionTrafficSecrets::Chacha20Poly1305 {
+        key: key(),
+        iv: iv(),
+    };
+    let ciphers: [(_, &dyn Fn() -> ConnectionTrafficSecrets); 2] = [
+        (TLS13_AES_256_GCM_SHA384, &aes),
+        (TLS13_CHACHA20_POLY1305_SHA256, &chacha),
+    ];
+    for (suite, secrets) in ciphers {
+        let suite = suite.tls13().unwrap();
+        let mut theirs = suite.aead_alg.encrypter(key(), iv());
+        let mut ours = Direction::new((5, secrets())).unwrap();
+        let mut back = Direction::new((5, secrets())).unwrap();
+        for (sequence, bytes) in (5..).zip([0, 1, 1000, PLAIN_BYTES_MAX]) {
+            let plain = vec![3; bytes];
+            let message = OutboundPlainMessage {
+                typ: ContentType::ApplicationData,
+                version: ProtocolVersion::TLSv1_3,
+                payload: OutboundChunks::Single(&plain),
+            };
+            let expected = theirs.encrypt(message, sequence).unwrap().encode();
+            let mut record = vec![0; bytes + OVERHEAD];
+            let sealed = ours.seal(ContentType::ApplicationData, &plain, &mut record);
+            assert_eq!(&record[..sealed], expected);
+            let (kind, opened) = back.open(&mut record).unwrap();
+            assert_eq!(
+                (kind, opened),
+                (ContentType::ApplicationData, plain.as_slice())
+            );
+        }
     }
 }
