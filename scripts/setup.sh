@@ -312,8 +312,11 @@ need_release() {
         case $("$tools/bin/$name" "${name#cargo-}" --version 2>/dev/null) in
         *" $version"*) continue ;;
         esac
+        # cargo-about makes a program with this feature only; without it cargo installs nothing and reports success.
+        [ "$name" = cargo-about ] && features='--features cli' || features=
         echo "setup: building $name $version into $tools"
-        cargo install --quiet --locked --version "$version" --root "$tools" "$name" \
+        # shellcheck disable=SC2086
+        cargo install --quiet --locked --version "$version" --root "$tools" $features "$name" \
             || fail "missing: $name $version; cargo could not install it"
     done
     npm sbom --help >/dev/null 2>&1 || fail 'missing: npm 10 or later, for the components of the pages'
