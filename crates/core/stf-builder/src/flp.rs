@@ -242,6 +242,7 @@ impl Flp {
             protect!(ReannounceOnJoin, else return);
             if is_new_leader {
                 self.forget_attempts();
+                self.beat.keep(now);
             }
             for (tf, held) in self.hold.iter_mut() {
                 held.announced_at = now;

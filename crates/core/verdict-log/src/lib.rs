@@ -136,6 +136,12 @@ pub trait Ledger {
         false
     }
 
+    /// Returns whether another ICN may lead in a later term without a word of it here: it may have begun just now, or
+    /// while this process was stopped.
+    fn may_be_succeeded(&self) -> bool {
+        self.has_others()
+    }
+
     /// Returns whether the log outlives this process: another one can go on with the run.
     fn outlives_process(&self) -> bool {
         true
@@ -177,6 +183,10 @@ impl<L: Ledger + ?Sized> Ledger for Box<L> {
 
     fn has_others(&self) -> bool {
         (**self).has_others()
+    }
+
+    fn may_be_succeeded(&self) -> bool {
+        (**self).may_be_succeeded()
     }
 
     fn outlives_process(&self) -> bool {

@@ -668,6 +668,11 @@ impl<K: Keeper> Ledger for ZooKeeperLedger<K> {
             .any(|one| one.session != self.session)
     }
 
+    fn may_be_succeeded(&self) -> bool {
+        // Candidates are those of the last answer of ZooKeeper.
+        true
+    }
+
     fn status(&self) -> LedgerStatus {
         let trouble = self
             .trouble_of_way

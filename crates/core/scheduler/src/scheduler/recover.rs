@@ -19,8 +19,11 @@ use sheaf_protocol::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Largest lead of an FLP's run time over the log's that is believed. More is a broken clock.
+/// Largest lead of an FLP's run time over the leader's that is believed. More is a broken clock.
 const TIME_LEAP_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Least lead of an FLP's run time that is taken after the settling. FLPs follow the pulses of the leader, so clocks that
+/// drift apart do not reach it within half an hour without one.
+const TIME_LEAP_MIN: Duration = Duration::from_millis(100);
 
 impl Scheduler {
     /// Returns the scheduler of a leader that finds `log`: of the last run in it, or of `first_run` if there is none.
@@ -203,13 +206,20 @@ impl Scheduler {
         self.advance_run(now);
     }
 
-    /// Takes the time of the run, while settling, from an FLP that has lived through the change of leaders and knows it
-    /// best.
+    /// Takes the time of the run from an FLP that has lived through the change of leaders and knows it best: while
+    /// settling any time that is later, and after it one of an FLP that was stopped or cut off meanwhile.
     pub(super) fn take_time_of(&mut self, now: Timestamp, pulse: &FlpPulse) {
+        if !self.has_begun() {
+            return;
+        }
         let told = Duration::from_nanos(pulse.elapsed_ns);
-        let known = Duration::from_nanos(self.elapsed_ns(now));
-        if self.is_settling && told > known && told - known < TIME_LEAP_MAX {
-            self.before += told - known;
+        let lead = told.saturating_sub(Duration::from_nanos(self.elapsed_ns(now)));
+        let least = match self.is_settling {
+            true => Duration::ZERO,
+            false => TIME_LEAP_MIN,
+        };
+        if (least..TIME_LEAP_MAX).contains(&lead) {
+            self.before += lead;
         }
     }
 

@@ -49,6 +49,12 @@ impl Beat {
         u64::try_from(Moment::from(now.0) - self.origin).unwrap_or(0)
     }
 
+    /// Keeps the time as it is known for a window: a new leader may know less of it, and has it from this FLP.
+    pub(super) fn keep(&mut self, now: Timestamp) {
+        self.earliest = Some(self.origin);
+        self.window_ends = now + WINDOW;
+    }
+
     /// Corrects the origin by another message, which was sent when the run had lasted `elapsed_ns`.
     pub(super) fn steer(&mut self, now: Timestamp, elapsed_ns: u64) {
         let seen = began(now, elapsed_ns);
@@ -84,6 +90,29 @@ mod tests {
             Timestamp(101 * MS),
             "a slow pulse tells nothing"
         );
+    }
+
+    #[test]
+    fn the_time_is_kept_for_a_window_when_a_leader_knows_less_of_it() {
+        let late = |at_ms: u64| (Timestamp(at_ms * MS), (at_ms - 1000) * MS);
+        let followed = |keeps: bool| {
+            let mut beat = Beat::new(Timestamp(0), 0);
+            if keeps {
+                beat.keep(Timestamp(3000 * MS));
+            }
+            let (now, elapsed) = late(3010);
+            beat.steer(now, elapsed);
+            beat
+        };
+        assert_eq!(followed(false).due(Duration::ZERO), Timestamp(1000 * MS));
+        let mut beat = followed(true);
+        assert_eq!(beat.due(Duration::ZERO), Timestamp(0));
+        // A leader that has not taken it after two windows is right.
+        for at_ms in [4010, 4020, 5020] {
+            let (now, elapsed) = late(at_ms);
+            beat.steer(now, elapsed);
+        }
+        assert_eq!(beat.due(Duration::ZERO), Timestamp(1000 * MS));
     }
 
     #[test]

@@ -165,8 +165,8 @@ impl<T: Transport> IcnNode<T> {
         let is_ours = followed.run == lead.scheduler.run();
         // With a log that was empty, a new run begins on purpose.
         let is_same_term = followed.term == lead.term && (is_ours || origin.had_run);
-        // With other ICNs there may be a later leader; its log says so soon, or does not.
-        let is_higher = followed.term > lead.term && !self.ledger.has_others();
+        // Where another ICN may lead, the log says so soon, or does not.
+        let is_higher = followed.term > lead.term && !self.ledger.may_be_succeeded();
         if is_same_term || is_higher {
             let (found, known) = (lead.term, followed.term);
             return Some(Older::Term { found, known });

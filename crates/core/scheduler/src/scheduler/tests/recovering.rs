@@ -208,6 +208,24 @@ fn the_time_of_the_run_goes_on_and_the_heartbeat_with_it() {
 }
 
 #[test]
+fn an_flp_that_was_stopped_while_the_leader_settled_tells_it_the_time_later() {
+    let mut bench = farm(3, 1);
+    bench.after("flps have 0; wait 50");
+    bench.take_over();
+    bench.after("flp 0 joins; epn 0 joins; flp 0 has 0-9; flp 0 pulse 0 60000000; settled");
+    let elapsed = |bench: &Bench| bench.scheduler.elapsed_ns(bench.now) / 1_000_000;
+    assert_eq!(elapsed(&bench), 60);
+    bench.after("flp 1 joins; flp 1 pulse 0 159000000");
+    assert_eq!(elapsed(&bench), 60, "so much a clock may be ahead");
+    bench.after("flp 1 pulse 0 90000060000000");
+    assert_eq!(elapsed(&bench), 60, "a day is no time of a run");
+    bench.after("flp 1 pulse 0 2060000000");
+    assert_eq!(elapsed(&bench), 2060);
+    bench.after("flp 0 pulse 0 70000000");
+    assert_eq!(elapsed(&bench), 2060, "the time never goes back");
+}
+
+#[test]
 fn a_run_that_is_over_is_not_opened_again() {
     let mut bench = farm(1, 1);
     bench.after("flp 0 has 0; epn 0 built 0; epn 0 acks 0; stop; flp 0 stopped 1; flp 0 ended 1; flp 0 pulse; wait 1");
