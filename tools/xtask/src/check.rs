@@ -23,6 +23,8 @@ const TESTS: [&str; 7] = [
     "sheaf-sim/mutants,sheaf-verdict-log/mutants",
 ];
 
+/// Tests that may fail beside others and are run once more, alone.
+const ALONE_MAX: usize = 5;
 /// Seeds of the collector of monitoring: about 40 s of one core.
 const MONITOR_SEEDS: &str = "300";
 /// Seeds of writers of files: lives and deaths on a simulated disk, more than 10,000 deaths.
@@ -153,7 +155,7 @@ impl Stage {
                     ])
                     .env("RUSTDOCFLAGS", "-D warnings"),
             ),
-            Self::Test => count(cargo().args(TESTS).arg("--no-fail-fast"), tally),
+            Self::Test => test(tally),
             Self::Faults => {
                 let lab = |words: &[&str]| {
                     succeed_or_repeat(built("sheaf")?.arg("lab").args(words), |_| ())
@@ -300,13 +302,35 @@ fn table(rows: &[(&str, Duration, bool)], total: Duration) -> String {
     text + line.trim_end() + "\n"
 }
 
-/// Runs a test command, passing its output on line by line while the results are added up.
-fn count(command: &mut Command, tally: &mut Tally) -> Result<()> {
-    let outcome = succeed_or_repeat(command, |line| tally.read(line));
-    if outcome.is_err() {
-        tally.ensure_failed();
+/// Runs all tests, passing their output on line by line while the results are added up. Few that fail run once more,
+/// alone: `docs/adr/2026-11-30-a-test-that-fails-runs-once-more-alone.md`.
+fn test(tally: &mut Tally) -> Result<()> {
+    let all = || {
+        let mut command = cargo();
+        command.args(TESTS).arg("--no-fail-fast");
+        command
+    };
+    let outcome = succeed_or_repeat(&mut all(), |line| tally.read(line));
+    if outcome.is_ok() {
+        return outcome;
     }
-    outcome
+    let Some(failed) = tally.only_failures(ALONE_MAX) else {
+        tally.ensure_failed();
+        return outcome;
+    };
+    println!(
+        "\n{} of the tests failed, and run once more, alone",
+        failed.len()
+    );
+    let (mut again, mut alone) = (all(), Tally::default());
+    again
+        .args(["--", "--exact", "--test-threads", "1"])
+        .args(failed);
+    let repeated = succeed_or_repeat(&mut again, |line| alone.read(line));
+    match tally.settle(&alone) {
+        true => repeated,
+        false => outcome,
+    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,10 @@ pub(crate) struct Tally {
     reasons: BTreeMap<String, Vec<String>>,
     /// Test whose output is being read.
     shown: Option<String>,
+    /// Test binaries that have begun, and that have told their result.
+    binaries: (u64, u64),
+    /// Tests that failed beside others and passed alone.
+    alone: Vec<String>,
 }
 
 impl Tally {
@@ -31,12 +35,17 @@ impl Tally {
             self.names.push(name.to_owned());
         }
         self.read_reason(line);
+        let begins = line.strip_prefix("running ");
+        if begins.is_some_and(|rest| rest.ends_with(" tests") || rest.ends_with(" test")) {
+            self.binaries.0 += 1;
+        }
         let Some((_, counts)) = line
             .strip_prefix("test result: ")
             .and_then(|rest| rest.split_once(". "))
         else {
             return;
         };
+        self.binaries.1 += 1;
         for count in counts.split("; ") {
             let Some((number, what)) = count.split_once(' ') else {
                 continue;
@@ -72,11 +81,37 @@ impl Tally {
         }
     }
 
-    /// Returns a line for each test that failed, in the order of their runs, with its panic below.
+    /// Returns the tests that failed, if nothing else has and they are `most` at most. A test binary that was killed
+    /// names none.
+    pub(crate) fn only_failures(&self, most: usize) -> Option<&[String]> {
+        let (begun, ended) = self.binaries;
+        let are_all = begun == ended && self.failed == self.names.len() as u64;
+        (are_all && (1..=most).contains(&self.names.len())).then_some(&self.names)
+    }
+
+    /// Takes the results of the tests that failed from a second run, alone: those that passed in it are no failures.
+    /// Returns whether none is left.
+    pub(crate) fn settle(&mut self, alone: &Self) -> bool {
+        let have_all_run = alone.passed + alone.failed >= self.names.len() as u64;
+        let has_failed = |name: &String| !have_all_run || alone.names.contains(name);
+        let (failed, passed) = std::mem::take(&mut self.names)
+            .into_iter()
+            .partition(has_failed);
+        (self.names, self.alone) = (failed, passed);
+        self.failed -= self.alone.len() as u64;
+        self.passed += self.alone.len() as u64;
+        self.failed == 0
+    }
+
+    /// Returns a line for each test that failed, in the order of their runs, with its panic below; tests that passed
+    /// alone last.
     pub(crate) fn failures(&self) -> String {
         let mut text = String::new();
-        for name in &self.names {
-            text += &format!("failed: {name}\n");
+        let failed = self.names.iter().map(|name| ("failed", name));
+        let alone = self.alone.iter();
+        let alone = alone.map(|name| ("failed beside other tests and passed alone", name));
+        for (what, name) in failed.chain(alone) {
+            text += &format!("{what}: {name}\n");
             for line in self.reasons.get(name).into_iter().flatten() {
                 text += &format!("    {line}\n");
             }
@@ -162,6 +197,59 @@ test result: FAILED. 40 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out;
 failed: lab::a_row
 ";
         assert_eq!(tally.failures(), expected);
+    }
+
+    #[test]
+    fn tests_that_pass_alone_are_named_and_are_no_failures() {
+        let read = |output: &str| {
+            let mut tally = Tally::default();
+            output.lines().for_each(|line| tally.read(line));
+            tally
+        };
+        let first = "\
+running 3 tests
+test a ... FAILED
+test b ... FAILED
+test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.17s
+";
+        let mut tally = read(first);
+        assert_eq!(tally.only_failures(2).map(<[String]>::len), Some(2));
+        assert_eq!(tally.only_failures(1), None);
+        let alone = "\
+running 2 tests
+test a ... ok
+test b ... FAILED
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.17s
+";
+        assert!(!tally.settle(&read(alone)));
+        assert_eq!(tally.to_string(), "2 passed, 1 failed");
+        let expected = "failed: b\nfailed beside other tests and passed alone: a\n";
+        assert_eq!(tally.failures(), expected);
+
+        let mut tally = read(first);
+        assert!(tally.settle(&read(
+            "running 2 tests\ntest result: ok. 2 passed; 0 failed; \n"
+        )));
+        assert_eq!(tally.to_string(), "3 passed, 0 failed");
+        let mut tally = read(first);
+        assert!(!tally.settle(&read(
+            "running 0 tests\ntest result: ok. 0 passed; 0 failed; \n"
+        )));
+        assert_eq!(tally.to_string(), "1 passed, 2 failed");
+    }
+
+    #[test]
+    fn a_binary_that_was_killed_is_a_failure_whatever_else_passes_alone() {
+        let mut tally = Tally::default();
+        let output = "\
+running 1 test
+test a ... FAILED
+test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.17s
+running 7 tests
+test b ... ok
+";
+        output.lines().for_each(|line| tally.read(line));
+        assert_eq!(tally.only_failures(5), None);
     }
 
     #[test]
