@@ -21,8 +21,8 @@ use std::time::Duration;
 
 /// Largest lead of an FLP's run time over the leader's that is believed. More is a broken clock.
 const TIME_LEAP_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Least lead of an FLP's run time that is taken after the settling. FLPs follow the pulses of the leader, so clocks that
-/// drift apart do not reach it within half an hour without one.
+/// Least lead of an FLP's run time that is taken after the settling. FLPs follow the pulses of the leader, so clocks
+/// that drift apart do not reach it within half an hour without one.
 const TIME_LEAP_MIN: Duration = Duration::from_millis(100);
 
 impl Scheduler {
