@@ -55,6 +55,7 @@ mod stored;
 mod stream_formats;
 mod streams;
 mod systemd;
+mod threads;
 mod top;
 mod totals;
 mod tutorials;

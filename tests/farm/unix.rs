@@ -9,7 +9,7 @@ const FLPS: usize = 2;
 const EPNS: usize = 3;
 
 /// Writes the farm file of a farm whose sockets are in `folder`; 0 TFs: until it is stopped.
-fn farm_file(folder: &Path, timeframes: u64, shared_memory: bool) -> String {
+fn farm_file(folder: &Path, timeframes: u64, shared_memory: bool, threads: u8) -> String {
     let at = folder.display();
     let text = format!(
         "[run]\nflps = {FLPS}\nepns = {EPNS}\ntimeframes = {timeframes}\n\
@@ -20,7 +20,7 @@ fn farm_file(folder: &Path, timeframes: u64, shared_memory: bool) -> String {
          [epn.sink]\nkind = \"verify\"\n\
          [epn.build]\ncapacity_bytes = 16777216\n\
          [icn.scheduler]\nstf_bytes_max = 1048576\ntf_bytes_max = 4194304\n\
-         [transport]\nshared_memory = {shared_memory}\n"
+         [transport]\nshared_memory = {shared_memory}\n[node]\nthreads = {threads}\n"
     );
     write(folder, "farm.toml", &text)
 }
@@ -91,10 +91,10 @@ fn check_end(icn: Running, others: impl IntoIterator<Item = Running>, folder: &P
 
 #[test]
 fn a_farm_over_unix_sockets_loses_nothing_and_leaves_nothing() {
-    for shared_memory in [true, false] {
+    for (shared_memory, threads) in [(true, 1), (false, 1), (true, 2), (false, 2)] {
         let _turn = farm_turn();
         let folder = tempfile::tempdir().unwrap();
-        let config = farm_file(folder.path(), 100, shared_memory);
+        let config = farm_file(folder.path(), 100, shared_memory, threads);
         let checked = sheaf(&["config", "check", &config]);
         assert!(checked.status.success(), "{}", checked.stderr);
         let (icn, epns, flps) = start(&config);
@@ -107,7 +107,7 @@ fn a_farm_over_unix_sockets_loses_nothing_and_leaves_nothing() {
 fn an_epn_that_is_killed_comes_back_at_its_socket() {
     let _turn = farm_turn();
     let folder = tempfile::tempdir().unwrap();
-    let config = farm_file(folder.path(), 0, true);
+    let config = farm_file(folder.path(), 0, true, 1);
     let (icn, mut epns, flps) = start(&config);
     let complete = await_complete(&icn, 50)["books"]["complete"].clone();
     // A process listens there.

@@ -5,6 +5,7 @@ mod hostile;
 mod icn;
 mod monitor;
 mod serve;
+mod threads;
 mod transport;
 mod write;
 
@@ -18,6 +19,7 @@ use serve::{ServeArgs, ServeLoadArgs};
 use sheaf_bench::Missing;
 use std::path::Path;
 use std::process::ExitCode;
+use threads::ThreadsArgs;
 use transport::TransportArgs;
 use write::{WriteArgs, WriteLoadArgs};
 
@@ -32,6 +34,7 @@ pub(crate) struct Args {
 enum Subject {
     Farm(Box<FarmArgs>),
     Transport(Box<TransportArgs>),
+    Threads(ThreadsArgs),
     Icn(IcnArgs),
     Monitor(Box<MonitorArgs>),
     Write(WriteArgs),
@@ -76,6 +79,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let outcome = match &args.subject {
         Subject::Farm(args) => farm::run(args),
         Subject::Transport(args) => transport::run(args),
+        Subject::Threads(args) => threads::run(args),
         Subject::Icn(args) => icn::run(args),
         Subject::IcnRow(args) => icn::row(args),
         Subject::Monitor(args) => monitor::run(args),

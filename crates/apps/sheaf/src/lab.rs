@@ -15,6 +15,7 @@ use crate::{fail, json_file, progress};
 use sheaf_lab::cell::Cell;
 use sheaf_lab::report::{self, Row};
 use sheaf_lab::{LabError, faults, kills, matrix, output, soak};
+use sheaf_node::config::Threads;
 use sheaf_testbed::machine;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -88,6 +89,9 @@ struct FaultsArgs {
     /// Draw victims, moments and lengths from this seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Move STFs with so many threads in each FLP, EPN and writer: a number, or `auto`.
+    #[arg(long, value_name = "N", default_value_t = Threads::Count(1))]
+    threads: Threads,
     /// Multiply all bounds by this: 3 with CI=true, else 1.
     #[arg(long, value_name = "X")]
     slack: Option<f64>,
@@ -121,6 +125,9 @@ struct SoakArgs {
     /// Draw faults, victims and lengths from this seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Move STFs with so many threads in each FLP, EPN and writer: a number, or `auto`.
+    #[arg(long, value_name = "N", default_value_t = Threads::Count(1))]
+    threads: Threads,
     /// Write the report as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -214,6 +221,7 @@ fn run_faults(args: &FaultsArgs) -> anyhow::Result<ExitCode> {
         trials: args.trials,
         seed: args.seed,
         keep: args.keep,
+        threads: args.threads,
         must_run: is_ci(),
         slack: args.slack.unwrap_or(if is_ci() { 3.0 } else { 1.0 }),
     };
@@ -227,6 +235,7 @@ fn run_soak(args: &SoakArgs) -> anyhow::Result<ExitCode> {
     let options = soak::Options {
         duration: args.duration,
         seed: args.seed,
+        threads: args.threads,
         keep: args.keep,
     };
     progress::line(format_args!("seed {}", args.seed));

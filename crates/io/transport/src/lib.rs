@@ -8,6 +8,7 @@
 //! - [`Tcp`] is the real one, over TCP and Unix sockets: one epoll loop, vectored batches out, bodies read straight
 //!   into an [`Arena`]. Between two processes of one machine bodies stay where they are, and only their places travel,
 //!   through shared memory;
+//! - [`Sharded`] is the same with further loops, each in a thread of its own, for the connections that carry bulk data;
 //! - [`handover`] gives messages of many bodies to a process that is no node, without a copy;
 //! - [`memory`] is the one for tests and simulation: virtual time, seeded faults.
 //!
@@ -20,6 +21,7 @@
 
 mod fault;
 mod mapping;
+mod shards;
 mod shm;
 mod transport;
 
@@ -32,6 +34,7 @@ pub mod unix;
 
 pub use arena::{Arena, ArenaError, ArenaOptions, Block};
 pub use fault::ShmFault;
+pub use shards::{LOOPS_MAX, Sharded};
 pub use sheaf_auth::Identity;
 pub use sheaf_protocol::{Limits, PrefixError, WireKind};
 pub use tcp::{Bulk, CloseNotice, Refusal, Security, Stats, Tcp, TcpConfig, Waker};

@@ -14,6 +14,7 @@ mod close_notice;
 mod config;
 mod connect_retry;
 mod connection;
+mod deal;
 mod inbox;
 mod input;
 mod lanes;
@@ -26,16 +27,20 @@ mod security;
 mod session;
 mod stats;
 mod stream;
+mod waker;
 mod zero_copy;
 
 pub use crate::unix::{UnixPathError, unix_path};
 pub use address::{Address, resolve};
 pub use close_notice::CloseNotice;
 pub use config::TcpConfig;
+pub(crate) use deal::Dealt;
 pub use options::SocketOptions;
 pub use recorded::{Recorded, frames_of};
 pub use security::{Bulk, Refusal, Security};
 pub use stats::{Refused, Stats};
+pub(crate) use waker::Ringer;
+pub use waker::Waker;
 
 use crate::arena::{Arena, Freed};
 use crate::handover::Holdings;
@@ -58,7 +63,6 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stream::Stream;
 
@@ -69,13 +73,13 @@ const WAKE: Token = Token(usize::MAX);
 const EVENTS_MAX: usize = 4096;
 
 /// Refused peers that are kept until they are read; further ones are only counted.
-const REFUSALS_MAX: usize = 64;
+pub(crate) const REFUSALS_MAX: usize = 64;
 
 /// A [`Transport`] over TCP, and over Unix sockets where an address says so.
 pub struct Tcp {
     poll: Poll,
     notices: Events,
-    waker: Arc<WakerState>,
+    waker: Waker,
     /// Held for the arena, which knows it weakly.
     _freed: Arc<Freed>,
     ids: u64,
@@ -92,6 +96,7 @@ pub struct Tcp {
     by_ip: HashMap<IpAddr, usize>,
     close_notice: Option<CloseNotice>,
     refusals: Vec<Refusal>,
+    deal: deal::Deal,
     /// Connections that want a turn, in the order in which they get it.
     ready: VecDeque<ConnId>,
     /// Connections that wait for a place for a body.
@@ -104,35 +109,6 @@ pub struct Tcp {
     deadline: Option<Instant>,
     shared: Shared,
     options: SocketOptions,
-}
-
-/// Ends the sleep of a [`Tcp`] from another thread or a signal handler's thread, as [`Event::Woken`].
-#[derive(Clone)]
-pub struct Waker(Arc<WakerState>);
-
-/// The waker of the poll, which there can be only one of, and who rang.
-struct WakerState {
-    waker: mio::Waker,
-    by_user: AtomicBool,
-}
-
-impl Waker {
-    /// Ends the present or the next sleep. A wake that the poll has not seen yet stands for this one too: only the
-    /// first costs a system call.
-    ///
-    /// # Errors
-    ///
-    /// Only if the operating system fails to write to an event descriptor.
-    pub fn wake(&self) -> io::Result<()> {
-        if self.0.by_user.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let written = self.0.waker.wake();
-        if written.is_err() {
-            self.0.by_user.store(false, Ordering::Release);
-        }
-        written
-    }
 }
 
 impl Tcp {
@@ -157,15 +133,10 @@ impl Tcp {
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKE)?;
-        let state = Arc::new(WakerState {
-            waker,
-            by_user: AtomicBool::new(false),
-        });
-        let ringer = Arc::clone(&state);
-        let freed: Arc<Freed> = Arc::new(move || {
-            // If this fails, the connections that wait for space are tried again at the next poll.
-            let _ = ringer.waker.wake();
-        });
+        let waker = Waker::new(waker);
+        let ringer = waker.ringer();
+        // If this fails, the connections that wait for space are tried again at the next poll.
+        let freed: Arc<Freed> = Arc::new(move || ringer.ring());
         arena.notify_when_freed(&freed);
         let options = options::in_force(&config)?;
         let room = arena.capacity_bytes().max(config.heap_bytes_max);
@@ -181,7 +152,7 @@ impl Tcp {
         Ok(Self {
             poll,
             notices: Events::with_capacity(1024),
-            waker: state,
+            waker,
             _freed: freed,
             ids: 0,
             listeners: Vec::new(),
@@ -193,6 +164,7 @@ impl Tcp {
             by_ip: HashMap::new(),
             close_notice: None,
             refusals: Vec::new(),
+            deal: deal::Deal::default(),
             ready: VecDeque::new(),
             waiting: Vec::new(),
             lanes: Lanes::default(),
@@ -247,7 +219,15 @@ impl Tcp {
     /// Returns a handle that ends the sleep in [`poll`](Transport::poll) from another thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
-        Waker(Arc::clone(&self.waker))
+        self.waker.clone()
+    }
+
+    pub(crate) fn ringer(&self) -> Ringer {
+        self.waker.ringer()
+    }
+
+    pub(crate) fn config(&self) -> &TcpConfig {
+        &self.shared.config
     }
 
     fn id(&mut self) -> u64 {
@@ -262,32 +242,34 @@ impl Tcp {
         }
     }
 
-    /// Begins to watch the socket of a new connection.
+    /// Begins to watch the socket of the new connection `conn`.
     fn add(
         &mut self,
+        conn: ConnId,
         side: Side,
         mut stream: Stream,
         session: Option<Session>,
         now: Instant,
-    ) -> io::Result<ConnId> {
-        let conn = ConnId(self.id());
+    ) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll
             .registry()
             .register(&mut stream, token(conn.0), interest)?;
-        let connection = Connection::new(conn, side, stream, session, &self.shared.config, now);
+        let mut connection = Connection::new(conn, side, stream, session, &self.shared.config, now);
+        connection.set_awaits_caller(self.deal.serves_others());
         if !connection.is_known() {
             self.shaking.insert(conn);
         }
         self.keep_deadline(connection.deadline(&self.shared.config).map(|(at, _)| at));
         self.connections.insert(conn, connection);
         self.accepted += usize::from(side == Side::Accepting);
-        Ok(conn)
+        Ok(())
     }
 
     /// Takes a connection off all lists. Its socket is closed, and its end counted.
     fn remove(&mut self, conn: ConnId, reason: CloseReason) -> Option<Event> {
         let mut connection = self.connections.remove(&conn)?;
+        self.deal.note_gone(conn);
         self.accepted -= usize::from(connection.side == Side::Accepting);
         if let Some(ip) = connection.ip {
             self.count_gone(ip);
@@ -321,10 +303,18 @@ impl Tcp {
 
     /// Begins a connection.
     fn begin_connect(&mut self, address: &str, is_bulk: bool) -> Result<ConnId, ConnectError> {
-        let failed = |source| ConnectError::Io {
+        let peer = self.aim(address, is_bulk)?;
+        let conn = self.next_conn();
+        let begun = self.connect_as(conn, peer, is_bulk);
+        begun.map_err(|source| ConnectError::Io {
             address: address.to_owned(),
             source,
-        };
+        })?;
+        Ok(conn)
+    }
+
+    /// Returns the peer that `address` names, if this endpoint may connect to it.
+    pub(crate) fn aim(&self, address: &str, is_bulk: bool) -> Result<Address, ConnectError> {
         let refused = |found| ConnectError::Path {
             address: address.to_owned(),
             found,
@@ -335,22 +325,28 @@ impl Tcp {
                 address: address.to_owned(),
             })?),
         };
+        if self.security.tls(is_bulk).is_none() && !self.security.allows(&peer) {
+            let address = address.to_owned();
+            return Err(ConnectError::Insecure { address });
+        }
+        Ok(peer)
+    }
+
+    /// Begins the connection `conn` to a peer that this endpoint [may connect to](Self::aim).
+    pub(crate) fn connect_as(
+        &mut self,
+        conn: ConnId,
+        peer: Address,
+        is_bulk: bool,
+    ) -> io::Result<()> {
         let session = match self.security.tls(is_bulk) {
-            Some(tls) => {
-                Some(Session::client(tls, &peer).map_err(|f| failed(io::Error::other(f)))?)
-            }
-            None if self.security.allows(&peer) => None,
-            None => {
-                let address = address.to_owned();
-                return Err(ConnectError::Insecure { address });
-            }
+            Some(tls) => Some(Session::client(tls, &peer).map_err(io::Error::other)?),
+            None => None,
         };
-        let socket = options::stream_socket(&peer, &self.shared.config).map_err(failed)?;
+        let socket = options::stream_socket(&peer, &self.shared.config)?;
         let begun = peer.begin(&socket);
         let stream = Stream::new(socket, &peer);
-        let conn = self
-            .add(Side::Connecting, stream, session, Instant::now())
-            .map_err(failed)?;
+        self.add(conn, Side::Connecting, stream, session, Instant::now())?;
         if let Some(connection) = self.connections.get_mut(&conn) {
             connection.connect_retry = Some(ConnectRetry::new(peer, Instant::now()));
             connection.is_bulk = is_bulk;
@@ -361,7 +357,7 @@ impl Tcp {
             let closed = self.remove(conn, CloseReason::Unreachable(error.kind()));
             self.pending.extend(closed);
         }
-        Ok(conn)
+        Ok(())
     }
 
     /// Begins a connection once more, on a new socket. Without one the old socket goes on trying.
@@ -448,7 +444,7 @@ impl Tcp {
         let notices = std::mem::replace(&mut self.notices, Events::with_capacity(0));
         for notice in &notices {
             if notice.token() == WAKE {
-                if self.waker.by_user.swap(false, Ordering::AcqRel) {
+                if self.waker.take_wake() {
                     events.push(Event::Woken);
                 }
                 continue;
@@ -485,6 +481,9 @@ impl Tcp {
             connection.listed = false;
             match connection.turn(&mut self.shared, events, now) {
                 Ok(()) => {
+                    if connection.asks_caller() {
+                        self.deal.ask(conn);
+                    }
                     let is_new = connection.is_known() && self.shaking.remove(&conn);
                     if is_new {
                         self.greeting.insert(conn);
@@ -676,12 +675,6 @@ impl std::fmt::Debug for Tcp {
             .field("connections", &self.connections.len())
             .field("stats", &self.shared.stats)
             .finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for Waker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Waker")
     }
 }
 

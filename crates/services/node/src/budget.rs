@@ -25,6 +25,8 @@ const ANNOUNCE_BYTES: u64 = 64;
 /// One connection, with heads that come in pieces and frames that wait; and its TLS session.
 const CONNECTION_BYTES: u64 = 16 << 10;
 const SESSION_BYTES: u64 = 64 << 10;
+/// Event loop of data: its buffers, and heads of frames that the node has not taken.
+const LOOP_BYTES: u64 = 2 << 20;
 /// Bytes that were read of one FLP while an EPN has no room for them.
 const BACKLOG_BYTES: u64 = 256 << 10;
 /// Lane between two nodes of one machine.
@@ -132,6 +134,7 @@ impl Budget {
             product(peers + GREETING_MAX, CONNECTION_BYTES + session),
             product(backlogs, BACKLOG_BYTES),
             product(lanes, LANE_BYTES),
+            product(config.node.loops(node.role) as u64, LOOP_BYTES),
         ];
         let arena = product(budget.arena.div_ceil(PAGE_BYTES), PAGE_BYTES);
         // What comes from outside takes memory when it comes.

@@ -16,6 +16,7 @@ pub mod keys;
 mod log;
 mod membership;
 mod metrics;
+mod node;
 mod read;
 mod renamed;
 mod security;
@@ -43,6 +44,7 @@ pub use icn::{IcnConfig, LedgerBackend, LedgerConfig};
 pub use log::{LogConfig, Rotation};
 pub use membership::{MembershipBackend, MembershipConfig, MembershipFileError};
 pub use metrics::MetricsConfig;
+pub use node::{NodeConfig, Threads};
 pub use security::{BulkConfig, PageConfig, SecurityConfig};
 pub use transport::TransportConfig;
 pub use writer::WriterNodesConfig;
@@ -67,6 +69,8 @@ pub struct FarmConfig {
     pub epn: EpnConfig,
     /// All writer nodes.
     pub writer: WriterNodesConfig,
+    /// Processes of the nodes.
+    pub node: NodeConfig,
     /// The connections between them.
     pub transport: TransportConfig,
     /// Identity of nodes, and encryption.

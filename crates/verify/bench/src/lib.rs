@@ -15,6 +15,7 @@ pub mod monitor;
 pub mod paper;
 mod report;
 pub mod serve;
+pub mod threads;
 pub mod transport;
 pub mod write;
 

@@ -6,9 +6,10 @@ use crate::inject::{self, InjectError};
 use crate::judge::{self, CALM, Injection, SETTLE};
 use crate::matrix::cells;
 use crate::report::Row;
-use crate::shape::Ground;
+use crate::shape::{Ground, Shape};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use sheaf_node::config::Threads;
 use sheaf_testbed::IoError;
 use sheaf_testbed::clock::{self, Interrupted, let_pass};
 use sheaf_testbed::interference::Interference;
@@ -69,6 +70,8 @@ pub struct Options {
     pub seed: u64,
     /// Whether event logs and logs stay.
     pub keep: bool,
+    /// Threads that move STFs in each node.
+    pub threads: Threads,
     /// Whether it is an error if a cell cannot run here.
     pub must_run: bool,
     /// Bounds are taken so many times: other work may share the processors.
@@ -205,7 +208,11 @@ pub fn run_cell(cell: &Cell, options: &Options) -> Result<Row, FaultsError> {
         cell.trials
     };
     let trials = options.trials.unwrap_or(usual);
-    let mut farm = Farm::start(cell.shape, Folder::make(options.keep)?)?;
+    let shape = Shape {
+        threads: options.threads,
+        ..cell.shape
+    };
+    let mut farm = Farm::start(shape, Folder::make(options.keep)?)?;
     let mut injections = Vec::new();
     for _ in 0..trials {
         // After a cut, TCP waits as long again before it looks whether the way is free: what the last fault left has

@@ -2,7 +2,7 @@
 
 use sheaf_node::config::{
     Ack, FarmConfig, FileSink, LedgerBackend, MembershipBackend, SinkConfig, SourceConfig,
-    StreamsDurability, StreamsSink, VerifySink, WritersSink,
+    StreamsDurability, StreamsSink, Threads, VerifySink, WritersSink,
 };
 use sheaf_protocol::{NodeId, Role};
 use sheaf_scheduler::Mode;
@@ -118,6 +118,8 @@ pub struct Shape {
     pub ledger: LedgerBackend,
     /// STFs that an FLP keeps; `None`: as many as it does by default.
     pub hold_stfs: Option<u32>,
+    /// Threads that move STFs in each node.
+    pub threads: Threads,
 }
 
 impl Shape {
@@ -133,6 +135,7 @@ impl Shape {
         clocks: Clocks::True,
         ledger: LedgerBackend::Memory,
         hold_stfs: None,
+        threads: Threads::Count(1),
     };
 
     /// The same farm with its nodes standing elsewhere.
@@ -247,6 +250,7 @@ impl Shape {
         if self.consumer == Consumer::Stored {
             config.epn.ack = Ack::Stored;
         }
+        config.node.threads = self.threads;
         config.transport.huge_pages = false;
         // What stays in memory passes no relay.
         config.transport.shared_memory = self.ground != Ground::Relays;

@@ -12,6 +12,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use sheaf_farm::proc;
 use sheaf_figures::stat;
+use sheaf_node::config::Threads;
 use sheaf_protocol::NodeId;
 use sheaf_testbed::IoError;
 use sheaf_testbed::clock::{self, Interrupted, let_pass};
@@ -68,6 +69,8 @@ pub struct Options {
     pub duration: Duration,
     /// Seed of the run.
     pub seed: u64,
+    /// Threads that move STFs in each node.
+    pub threads: Threads,
     /// Whether event logs and logs stay.
     pub keep: bool,
 }
@@ -199,6 +202,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(&str)) -> Result<Report, Soak
     let shape = Shape {
         flps: 3,
         epns: 4,
+        threads: options.threads,
         ..Shape::SMALL.on(ground)
     };
     let mut choices = FAULTS.to_vec();

@@ -2,6 +2,7 @@
 
 use crate::{json_file, progress};
 use sheaf_bench::farm::{self, Options, Security, Shape};
+use sheaf_node::config::Threads;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -69,6 +70,10 @@ pub(super) struct FarmArgs {
     /// Hold this many bytes of TFs in an EPN; by default that of the farm file.
     #[arg(long, value_name = "BYTES")]
     pub(super) capacity_bytes: Option<u64>,
+    /// Move STFs with so many threads in each node: a number, or `auto`. Pinned nodes have one CPU for all of them:
+    /// with --pin=false.
+    #[arg(long, value_name = "N", default_value_t = Threads::Count(1))]
+    pub(super) threads: Threads,
     /// Lend STFs to EPNs in shared memory, as in any farm on one machine. Without it, send them as between machines.
     #[arg(long)]
     pub(super) shared_memory: bool,
@@ -96,6 +101,7 @@ impl FarmArgs {
             peer: self.peer.clone(),
             hold_bytes: self.hold_bytes,
             capacity_bytes: self.capacity_bytes,
+            threads: self.threads,
             shared_memory: self.shared_memory,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::faults::{self, Moment, Span};
 use crate::duration;
-use sheaf_node::config::{Ack, BulkConfig, SourceConfig};
+use sheaf_node::config::{Ack, BulkConfig, SourceConfig, Threads};
 use sheaf_node::role::Backend;
 use sheaf_placement::{Reaction, policy};
 use sheaf_scheduler::Incomplete;
@@ -134,6 +134,10 @@ pub(crate) struct Args {
     /// killed consumer costs a TF. It needs --sink shm:PATH.
     #[arg(long, value_name = "built|stored|processed", default_value = "built", value_parser = parse_ack)]
     pub(crate) ack: Ack,
+    /// Move STFs with so many threads in each FLP, EPN and writer: a number, or `auto` (one less than there are
+    /// processors, 8 at most). With 1 the thread of the node moves them beside all else.
+    #[arg(long, value_name = "N", default_value_t = Threads::Count(1))]
+    pub(crate) threads: Threads,
     /// Encrypt all connections, with certificates made for this demo; `--tls=crc-only` leaves STFs in the clear.
     #[arg(
         long,

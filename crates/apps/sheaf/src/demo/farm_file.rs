@@ -71,6 +71,7 @@ pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfi
     config.epn.sink = args.sink.clone();
     add_writers(args, dir, &mut config)?;
     config.epn.ack = args.ack;
+    config.node.threads = args.threads;
     let stores = args.writers > 0 || matches!(args.sink, Sink::File(_));
     if args.ack == Ack::Stored && !stores {
         bail!("--ack stored needs --sink file:DIR, or --writers: nothing else stores");

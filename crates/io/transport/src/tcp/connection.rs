@@ -102,6 +102,10 @@ pub(crate) struct Connection {
     is_shut: bool,
     /// The peer sends no more.
     peer_finished: bool,
+    /// Whether the end of the peer waits for a word of the caller, who may have queued frames that are not here yet.
+    awaits_caller: bool,
+    /// Whether the caller was asked for it.
+    has_asked: bool,
     /// Writing failed. What came before is still read, then the connection closes with this.
     broken: Option<CloseReason>,
     /// Whether the connection is on the list of those that want a turn.
@@ -150,6 +154,8 @@ impl Connection {
             finished: false,
             is_shut: false,
             peer_finished: false,
+            awaits_caller: false,
+            has_asked: false,
             broken: None,
             listed: false,
             waiting: false,
@@ -211,7 +217,20 @@ impl Connection {
 
     /// Returns whether frames may still be queued.
     pub(crate) fn takes_frames(&self) -> bool {
-        !self.finishing && !self.peer_finished && self.broken.is_none()
+        let is_over = self.peer_finished && !self.awaits_caller;
+        !self.finishing && !is_over && self.broken.is_none()
+    }
+
+    /// Sets whether the end of the peer waits for a word of the caller.
+    pub(crate) fn set_awaits_caller(&mut self, awaits: bool) {
+        self.awaits_caller = awaits;
+    }
+
+    /// Returns once whether the peer has ended, and the caller is to be asked for a word.
+    pub(crate) fn asks_caller(&mut self) -> bool {
+        let asks = self.peer_finished && self.awaits_caller && !self.has_asked;
+        self.has_asked |= asks;
+        asks
     }
 
     /// Returns whether the peer is on this machine.
@@ -226,6 +245,7 @@ impl Connection {
             self.backlog.clear();
         }
         self.finishing = true;
+        self.awaits_caller = false;
     }
 
     /// Returns whether a turn would do something.
@@ -413,7 +433,8 @@ impl Connection {
 
     /// Returns whether both sides have said all they had to say.
     fn check_end(&self) -> Result<(), CloseReason> {
-        if self.peer_finished && self.is_flushed() && !self.lane_has_more() {
+        let may_end = self.peer_finished && !self.awaits_caller;
+        if may_end && self.is_flushed() && !self.lane_has_more() {
             return Err(if self.finishing {
                 CloseReason::ByUs
             } else {

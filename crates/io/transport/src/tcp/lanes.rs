@@ -55,10 +55,27 @@ impl Tcp {
     /// Bodies that lie elsewhere are copied into the first such arena as long as it is not half full. An endpoint lends
     /// out of at most seven; further ones are not lent out of.
     pub fn lend(&mut self, arena: &Arc<Arena>, bytes_max: u64) {
-        let lendable = &mut self.lanes.lendable;
-        if arena.file().is_some() && lendable.len() < REGIONS_MAX {
-            lendable.push(Lendable::new(Arc::clone(arena), bytes_max));
-        }
+        self.lend_one(arena, bytes_max);
+    }
+
+    /// As [`lend`](Self::lend). Returns what may be lent now, for other endpoints that lend out of it, too.
+    pub(crate) fn lend_one(&mut self, arena: &Arc<Arena>, bytes_max: u64) -> Option<Lendable> {
+        let is_wanted = arena.file().is_some() && self.lanes.lendable.len() < REGIONS_MAX;
+        is_wanted.then(|| {
+            let lendable = Lendable::new(Arc::clone(arena), bytes_max);
+            self.lend_out_of(lendable.clone());
+            lendable
+        })
+    }
+
+    /// Lends out of memory that another endpoint lends out of, too, within one bound.
+    pub(crate) fn lend_out_of(&mut self, lendable: Lendable) {
+        self.lanes.lendable.push(lendable);
+    }
+
+    /// Notes what is lent to this endpoint where another one does.
+    pub(crate) fn share_holdings(&mut self, holdings: Holdings) {
+        self.holdings = holdings;
     }
 
     /// Returns what peers have lent to this endpoint, to be passed to further processes where it lies.

@@ -36,6 +36,19 @@ pub(super) struct Listener {
     pub(super) ready: bool,
     /// When to try again after a failure.
     pub(super) again: Option<Instant>,
+    /// Whether its connections are [dealt](super::deal) to other endpoints.
+    pub(super) deals: bool,
+}
+
+/// Connection of a peer that is not accepted yet.
+pub(super) struct Arrival {
+    stream: Stream,
+    listener: ListenerId,
+    is_bulk: bool,
+    /// Address that the peer is counted for.
+    pub(super) ip: IpAddr,
+    /// Address of the peer, for logs.
+    peer: String,
 }
 
 /// Socket that peers connect to.
@@ -91,7 +104,7 @@ fn counted_for(peer: &Address) -> IpAddr {
 
 impl Tcp {
     /// Makes room for one more connection from `ip`, at the cost of the oldest without an accepted hello if it must be.
-    fn make_room(&mut self, ip: IpAddr, events: &mut Vec<Event>) -> bool {
+    pub(super) fn make_room(&mut self, ip: IpAddr, events: &mut Vec<Event>) -> bool {
         let of_ip = self.by_ip.get(&ip).copied().unwrap_or(0);
         if of_ip >= self.shared.config.accepted_per_ip_max || !self.has_room() {
             return false;
@@ -122,7 +135,13 @@ impl Tcp {
     }
 
     /// Refuses a connection: with a close notice where the stream can carry one, and an entry in the refusals.
-    fn refuse_peer(&mut self, stream: Stream, peer: &Address, is_bulk: bool, now: Instant) {
+    pub(super) fn refuse_peer(&mut self, arrival: Arrival, now: Instant) {
+        let Arrival {
+            stream,
+            is_bulk,
+            peer,
+            ..
+        } = arrival;
         let reason = CloseReason::Crowded;
         self.shared.stats.refused.too_many += 1;
         let frame = self
@@ -131,7 +150,7 @@ impl Tcp {
         if let Some(frame) = frame.filter(|_| self.security.tls(is_bulk).is_none()) {
             close_notice::refuse_peer(stream, frame, &mut self.shared, now);
         }
-        self.note_refusal(peer.to_string(), reason);
+        self.note_refusal(peer, reason);
     }
 
     /// Makes room for one more connection of a peer, at the cost of the oldest handshake if it must be.
@@ -203,6 +222,7 @@ impl Tcp {
             is_bulk,
             ready: true,
             again: None,
+            deals: false,
         });
         Ok((id, actual.to_string()))
     }
@@ -231,18 +251,30 @@ impl Tcp {
     }
 
     fn accept(&mut self, listener: &mut Listener, events: &mut Vec<Event>, now: Instant) {
-        let error = match listener.socket.accept(&self.shared.config) {
-            Ok((stream, peer)) if !self.make_room(counted_for(&peer), events) => {
-                self.refuse_peer(stream, &peer, listener.is_bulk, now);
+        let accepted = listener.socket.accept(&self.shared.config);
+        let arrival = accepted.map(|(stream, peer)| Arrival {
+            stream,
+            listener: listener.id,
+            is_bulk: listener.is_bulk,
+            ip: counted_for(&peer),
+            peer: peer.to_string(),
+        });
+        let error = match arrival {
+            Ok(arrival) if !self.make_room(arrival.ip, events) => {
+                self.refuse_peer(arrival, now);
                 return;
             }
-            Ok((stream, peer)) => match self.welcome(listener, stream, &peer, now) {
-                Ok(event) => {
-                    events.extend(event);
-                    return;
+            Ok(arrival) if listener.deals => return self.deal_out(arrival),
+            Ok(arrival) => {
+                let conn = self.next_conn();
+                match self.take_in(conn, arrival, now) {
+                    Ok(event) => {
+                        events.extend(event);
+                        return;
+                    }
+                    Err(error) => error,
                 }
-                Err(error) => error,
-            },
+            }
             Err(error) => error,
         };
         match error.kind() {
@@ -258,22 +290,26 @@ impl Tcp {
     }
 
     /// Accepts a connection of a peer. With TLS it is reported when its handshake is over.
-    fn welcome(
+    pub(super) fn take_in(
         &mut self,
-        listener: &Listener,
-        stream: Stream,
-        peer: &Address,
+        conn: ConnId,
+        arrival: Arrival,
         now: Instant,
     ) -> io::Result<Option<Event>> {
-        let (listener, is_bulk) = (listener.id, listener.is_bulk);
-        let (ip, peer) = (counted_for(peer), peer.to_string());
+        let Arrival {
+            stream,
+            listener,
+            is_bulk,
+            ip,
+            peer,
+        } = arrival;
         if let Some(tls) = self.security.tls(is_bulk) {
             let session = Session::server(tls, (listener, peer)).map_err(io::Error::other)?;
-            let conn = self.add(Side::Accepting, stream, Some(session), now)?;
+            self.add(conn, Side::Accepting, stream, Some(session), now)?;
             self.count_in(conn, ip, is_bulk);
             return Ok(None);
         }
-        let conn = self.add(Side::Accepting, stream, None, now)?;
+        self.add(conn, Side::Accepting, stream, None, now)?;
         self.count_in(conn, ip, is_bulk);
         self.greeting.insert(conn);
         self.shared.stats.accepted += 1;

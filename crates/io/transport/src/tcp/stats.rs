@@ -115,7 +115,25 @@ pub struct Refused {
     pub tls_crowded: u64,
 }
 
+/// Adds the fields of one to those of another, and does not compile without one of them.
+macro_rules! add {
+    ($type:ident, $to:expr, $from:expr, $($field:ident)+; $($rest:ident)?) => {
+        let $type { $($field,)+ $($rest)? } = $from;
+        $($to.$field += $field;)+
+        $($to.$rest.add($rest);)?
+    };
+}
+
 impl Stats {
+    /// Adds what another endpoint has counted.
+    pub(crate) fn add(&mut self, other: Self) {
+        add!(Self, self, other,
+            frames_in bytes_in frames_out bytes_out reads short_reads writes short_writes polls accepted connected
+            connect_retries closed unreachable failed accept_errors frames_dropped bytes_dropped frames_held_back
+            heap_fallbacks waits_for_space handshakes handshakes_resumed zero_copy_sends zero_copy_copied lanes
+            lanes_failed lent_frames_out lent_bytes_out lent_frames_in lent_bytes_in; refused);
+    }
+
     /// Counts the end of a connection.
     pub(crate) fn count_close(&mut self, reason: &CloseReason) {
         self.closed += 1;
@@ -145,6 +163,12 @@ impl Stats {
 }
 
 impl Refused {
+    fn add(&mut self, other: Self) {
+        add!(Self, self, other,
+            magic version kind head_too_large body_too_large early digest cut shm silent stalled too_many tls_plain
+            tls_no_certificate tls_certificate tls_alert tls_protocol tls_slow tls_crowded;);
+    }
+
     fn count_tls(&mut self, failure: &TlsFailure) {
         match failure {
             TlsFailure::Plain => self.tls_plain += 1,

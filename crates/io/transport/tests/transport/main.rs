@@ -5,6 +5,7 @@ mod contract;
 mod faults;
 mod hostile;
 mod limits;
+mod shards;
 mod shm;
 mod space;
 mod steady;

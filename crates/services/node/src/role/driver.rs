@@ -14,7 +14,7 @@ use crate::shutdown::Shutdown;
 use crate::{metrics, security};
 use sheaf_metrics::Registry;
 use sheaf_protocol::Timestamp;
-use sheaf_transport::{Event, Refusal, Tcp, Transport};
+use sheaf_transport::{Event, Refusal, Sharded, Transport};
 use std::time::Duration;
 use tracing::{error, info};
 
@@ -48,7 +48,7 @@ pub(super) trait Node {
     fn handle_late(&mut self, _late: Duration) {}
 
     /// Returns the transport.
-    fn transport(&mut self) -> &mut Tcp;
+    fn transport(&mut self) -> &mut Sharded;
 
     /// Uses `discovery` to find the other nodes.
     fn discover(&mut self, discovery: Discovery);

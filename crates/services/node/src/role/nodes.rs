@@ -15,12 +15,12 @@ use crate::shutdown::Shutdown;
 use crate::writer::WriterNode;
 use sheaf_metrics::Registry;
 use sheaf_protocol::{RunId, Timestamp};
-use sheaf_transport::{Event, Refusal, Tcp};
+use sheaf_transport::{Event, Refusal, Sharded};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::error;
 
-impl Node for FlpNode<Tcp> {
+impl Node for FlpNode<Sharded> {
     fn turn(&mut self, now: Timestamp) -> Result<Turn, RoleError> {
         Ok(self.turn(now)?)
     }
@@ -33,7 +33,7 @@ impl Node for FlpNode<Tcp> {
         self.handle_refusals(now, refusals);
     }
 
-    fn transport(&mut self) -> &mut Tcp {
+    fn transport(&mut self) -> &mut Sharded {
         self.transport()
     }
 
@@ -63,7 +63,7 @@ impl Node for FlpNode<Tcp> {
     }
 }
 
-impl Node for EpnNode<Tcp> {
+impl Node for EpnNode<Sharded> {
     fn turn(&mut self, now: Timestamp) -> Result<Turn, RoleError> {
         Ok(self.turn(now)?)
     }
@@ -76,7 +76,7 @@ impl Node for EpnNode<Tcp> {
         self.handle_refusals(now, refusals);
     }
 
-    fn transport(&mut self) -> &mut Tcp {
+    fn transport(&mut self) -> &mut Sharded {
         self.transport()
     }
 
@@ -110,7 +110,7 @@ impl Node for EpnNode<Tcp> {
     }
 }
 
-impl Node for WriterNode<Tcp> {
+impl Node for WriterNode<Sharded> {
     fn turn(&mut self, now: Timestamp) -> Result<Turn, RoleError> {
         Ok(self.turn(now))
     }
@@ -123,7 +123,7 @@ impl Node for WriterNode<Tcp> {
         self.handle_refusals(now, refusals);
     }
 
-    fn transport(&mut self) -> &mut Tcp {
+    fn transport(&mut self) -> &mut Sharded {
         self.transport()
     }
 
@@ -151,7 +151,7 @@ impl Node for WriterNode<Tcp> {
 
 /// ICN with its reports.
 pub(super) struct ReportingIcn {
-    pub(super) node: IcnNode<Tcp>,
+    pub(super) node: IcnNode<Sharded>,
     /// How often the farm is reported, and to whom.
     pub(super) report: Option<(Every, StatusSink)>,
     /// Where the standing of the ICN is noted.
@@ -188,7 +188,7 @@ impl Node for ReportingIcn {
         self.node.handle_refusals(now, refusals);
     }
 
-    fn transport(&mut self) -> &mut Tcp {
+    fn transport(&mut self) -> &mut Sharded {
         self.node.transport()
     }
 

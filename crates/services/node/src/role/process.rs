@@ -15,7 +15,7 @@ use sheaf_auth::Tls;
 use sheaf_membership::Member;
 use sheaf_metrics::Registry;
 use sheaf_protocol::{Limits, NodeId, Role, Timestamp, crc32c_kernel};
-use sheaf_transport::{Arena, ArenaOptions, Security, Tcp, TcpConfig, Waker};
+use sheaf_transport::{Arena, ArenaOptions, Security, Sharded, Tcp, TcpConfig, Waker};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,8 @@ use tracing::{info, warn};
 
 /// Descriptors of a process beside its connections and its page: logs, sources, sinks, the ledger.
 const FILES_BESIDE: u64 = 128;
+/// Descriptors of an event loop of data: epoll, its wake, the listener of lanes, and one that joins.
+const FILES_OF_LOOP: usize = 4;
 /// Arena of an endpoint to which peers send no payloads.
 const BESIDE_ARENA_BYTES: usize = 2 << 20;
 
@@ -47,7 +49,7 @@ impl Beside {
 pub(super) struct Process {
     pub(super) clock: Clock,
     pub(super) arena: Arc<Arena>,
-    transport: Option<Tcp>,
+    transport: Option<Sharded>,
     beside: Option<Beside>,
     pub(super) waker: Waker,
     pub(super) registry: Arc<Registry>,
@@ -117,7 +119,8 @@ impl Process {
             security: security.clone(),
             arena: config.transport.arena(),
         };
-        let mut transport = Tcp::with_security(tcp, arena.clone(), security)?;
+        let loops = config.node.loops(node.role);
+        let mut transport = Sharded::new(tcp, &arena, &security, loops)?;
         transport.set_close_notice(reject::close_notice);
         let waker = transport.waker();
         let of_shutdown = waker.clone();
@@ -146,6 +149,9 @@ impl Process {
             "Sockets"
         );
         info!(kernel = crc32c_kernel(), "CRC-32C");
+        if loops > 0 {
+            info!(threads = loops, "Threads of their own move data");
+        }
         granted::warn_of_shortfalls(&config.transport, sockets, &arena, is_local);
         let clock = Clock::start();
         let health = Arc::new(Health::new(&node, clock));
@@ -165,7 +171,7 @@ impl Process {
         })
     }
 
-    pub(super) fn transport(&mut self) -> &mut Tcp {
+    pub(super) fn transport(&mut self) -> &mut Sharded {
         self.transport
             .as_mut()
             .expect("taken only when the node begins")
@@ -176,7 +182,7 @@ impl Process {
         self.beside.take().expect("taken once")
     }
 
-    pub(super) fn take_transport(&mut self) -> Tcp {
+    pub(super) fn take_transport(&mut self) -> Sharded {
         self.transport.take().expect("taken once")
     }
 
@@ -300,7 +306,8 @@ pub fn files_needed(config: &FarmConfig, role: Role, has_page: bool) -> u64 {
         Role::Icn | Role::Flp | Role::Operator => 0,
     };
     let of_page = if has_page { http::FILES } else { 0 };
-    (connections_max(config) + consumers + of_page) as u64 + FILES_BESIDE
+    let of_loops = FILES_OF_LOOP * config.node.loops(role);
+    (connections_max(config) + consumers + of_page + of_loops) as u64 + FILES_BESIDE
 }
 
 /// Raises the limit of descriptors to what the process needs. Returns how many it may have.

@@ -1,6 +1,7 @@
 //! Options of the benchmark of a farm.
 
 use serde::Serialize;
+use sheaf_node::config::Threads;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -30,6 +31,8 @@ pub struct Options {
     pub hold_bytes: Option<u64>,
     /// Bytes of TFs that an EPN has at once; else the farm file's default.
     pub capacity_bytes: Option<u64>,
+    /// Threads that move STFs in each node.
+    pub threads: Threads,
     /// Whether EPNs read STFs in the memory of FLPs, as in any farm on one machine.
     pub shared_memory: bool,
 }
@@ -48,6 +51,7 @@ impl Default for Options {
             peer: None,
             hold_bytes: None,
             capacity_bytes: None,
+            threads: Threads::default(),
             shared_memory: false,
         }
     }

@@ -7,6 +7,7 @@ use crate::cpus::Cpus;
 use crate::report::{self, BUSY_RATIO_MAX, Head, PAIRS_TRUSTED_MIN};
 use serde::Serialize;
 use sheaf_figures::stat::Spread;
+use sheaf_node::config::Threads;
 use sheaf_node::status::Quantiles;
 use std::fmt;
 
@@ -87,6 +88,8 @@ impl fmt::Display for Pair {
 pub struct Report {
     #[serde(flatten)]
     pub(super) head: Head,
+    /// Threads that move STFs in each node.
+    pub(super) threads: Threads,
     pub(super) rows: Vec<Row>,
 }
 
@@ -95,6 +98,7 @@ impl Report {
     pub(crate) fn new(options: &Options, cpus: &Cpus, rows: Vec<Row>) -> Self {
         Self {
             head: Head::new(cpus, options.seconds, options.warm_up_seconds),
+            threads: options.threads,
             rows,
         }
     }

@@ -54,7 +54,8 @@ impl Connection {
         if !session.outgoing.is_empty() {
             return Ok(());
         }
-        if self.peer_finished && self.outbox.is_empty() && !self.finished {
+        let may_end = self.peer_finished && !self.awaits_caller;
+        if may_end && self.outbox.is_empty() && !self.finished {
             // It goes now. Without a word of our end the peer would take it for a connection that broke.
             self.finished = true;
             session.end().map_err(CloseReason::Tls)?;

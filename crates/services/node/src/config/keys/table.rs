@@ -218,6 +218,15 @@ keys! {
         metrics: "", sample r#""127.0.0.1:9103""#;
     }
 
+    /// The process of a node.
+    table [node] {
+        /// Threads that move the STFs of an FLP, an EPN or a writer: a number, or auto (one less than the process has
+        /// processors, 8 at most). 1: the thread of the node moves them beside all else. More share the connections,
+        /// and the thread of the node keeps its control messages, which wait behind no data
+        /// (docs/how-to/threads.md).
+        threads: "threads";
+    }
+
     /// The connections between FLPs, EPNs and the ICN.
     table [transport] {
         /// Congestion control, by its kernel name. Empty: the machine's own.
