@@ -293,7 +293,7 @@ const CASES: &[(&str, i32, &str)] = &[
     (
         "top --config bad.toml",
         2,
-        "bad.toml:1: adress: found an unknown key, expected one of run, icn, flp, epn, writer, tra",
+        "bad.toml:1: adress: found an unknown key, expected one of run, icn, flp, epn, writer, nod",
     ),
     ("config check", 2, "<FILE>"),
     (
