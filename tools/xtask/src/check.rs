@@ -23,6 +23,8 @@ const TESTS: [&str; 7] = [
     "sheaf-sim/mutants,sheaf-verdict-log/mutants",
 ];
 
+/// Targets whose tests can be asked for by name: all but benches, which take other arguments.
+const TARGETS_WITH_NAMES: [&str; 5] = ["--lib", "--bins", "--examples", "--test", "*"];
 /// Tests that may fail beside others and are run once more, alone.
 const ALONE_MAX: usize = 5;
 /// Seeds of the collector of monitoring: about 40 s of one core.
@@ -323,14 +325,17 @@ fn test(tally: &mut Tally) -> Result<()> {
         failed.len()
     );
     let (mut again, mut alone) = (all(), Tally::default());
-    again
-        .args(["--", "--exact", "--test-threads", "1"])
-        .args(failed);
+    // By the environment: not every program of tests knows an option for it.
+    again.args(TARGETS_WITH_NAMES).env("RUST_TEST_THREADS", "1");
+    again.args(["--", "--exact"]).args(failed);
     let repeated = succeed_or_repeat(&mut again, |line| alone.read(line));
-    match tally.settle(&alone) {
-        true => repeated,
-        false => outcome,
+    if !tally.settle(&alone) {
+        return outcome;
     }
+    if repeated.is_err() {
+        tally.ensure_failed();
+    }
+    repeated
 }
 
 #[cfg(test)]

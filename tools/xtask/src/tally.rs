@@ -85,7 +85,9 @@ impl Tally {
     /// names none.
     pub(crate) fn only_failures(&self, most: usize) -> Option<&[String]> {
         let (begun, ended) = self.binaries;
-        let are_all = begun == ended && self.failed == self.names.len() as u64;
+        // An example of the documentation is named by its file and line.
+        let have_names = self.names.iter().all(|name| !name.contains(' '));
+        let are_all = have_names && begun == ended && self.failed == self.names.len() as u64;
         (are_all && (1..=most).contains(&self.names.len())).then_some(&self.names)
     }
 
@@ -215,6 +217,9 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
         let mut tally = read(first);
         assert_eq!(tally.only_failures(2).map(<[String]>::len), Some(2));
         assert_eq!(tally.only_failures(1), None);
+        let mut of_docs = read(first);
+        of_docs.names[1] = "src/lib.rs - Tally (line 7)".to_owned();
+        assert_eq!(of_docs.only_failures(2), None, "it has no name");
         let alone = "\
 running 2 tests
 test a ... ok
