@@ -24,6 +24,9 @@ const TIME_LEAP_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Least lead of an FLP's run time that is taken after the settling. FLPs follow the pulses of the leader, so clocks
 /// that drift apart do not reach it within half an hour without one.
 const TIME_LEAP_MIN: Duration = Duration::from_millis(100);
+/// Largest lead that is taken then: what a leader misses by the death of another one. All TFs of that time are due at
+/// once.
+const TIME_LEAP_LATE_MAX: Duration = Duration::from_secs(60);
 
 impl Scheduler {
     /// Returns the scheduler of a leader that finds `log`: of the last run in it, or of `first_run` if there is none.
@@ -214,11 +217,11 @@ impl Scheduler {
         }
         let told = Duration::from_nanos(pulse.elapsed_ns);
         let lead = told.saturating_sub(Duration::from_nanos(self.elapsed_ns(now)));
-        let least = match self.is_settling {
-            true => Duration::ZERO,
-            false => TIME_LEAP_MIN,
+        let believed = match self.is_settling {
+            true => Duration::ZERO..TIME_LEAP_MAX,
+            false => TIME_LEAP_MIN..TIME_LEAP_LATE_MAX,
         };
-        if (least..TIME_LEAP_MAX).contains(&lead) {
+        if believed.contains(&lead) {
             self.before += lead;
         }
     }

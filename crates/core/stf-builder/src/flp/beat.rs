@@ -51,6 +51,9 @@ impl Beat {
 
     /// Keeps the time as it is known for a window: a new leader may know less of it, and has it from this FLP.
     pub(super) fn keep(&mut self, now: Timestamp) {
+        if !self.is_set() {
+            return;
+        }
         self.earliest = Some(self.origin);
         self.window_ends = now + WINDOW;
     }
@@ -113,6 +116,13 @@ mod tests {
             beat.steer(now, elapsed);
         }
         assert_eq!(beat.due(Duration::ZERO), Timestamp(1000 * MS));
+    }
+
+    #[test]
+    fn a_time_that_was_never_told_is_not_kept() {
+        let mut beat = Beat::default();
+        beat.keep(Timestamp(3000 * MS));
+        assert!(!beat.is_set());
     }
 
     #[test]
