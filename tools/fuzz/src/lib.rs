@@ -12,6 +12,7 @@ mod disk;
 #[cfg(feature = "node")]
 mod http;
 mod ledger;
+mod memory;
 mod monitoring;
 mod ops;
 mod scheduler;
@@ -29,6 +30,7 @@ pub use disk::{farm_file, feed_record, tf_file};
 #[cfg(feature = "node")]
 pub use http::http_request;
 pub use ledger::{ledger_files, ledger_message, majority};
+pub use memory::{borrower, lane, lender};
 pub use monitoring::{
     collectd, exposition, intake, line_protocol, opentelemetry, remote_write, statsd,
 };
@@ -44,6 +46,7 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets of the features that are on. `tools/fuzz/libfuzzer` has a binary of the same name for each.
 pub const TARGETS: &[Target] = &[
+    ("borrower", borrower),
     ("builder", builder),
     ("check_stf", check_stf),
     ("collectd", collectd),
@@ -60,8 +63,10 @@ pub const TARGETS: &[Target] = &[
     ("http_request", http_request),
     ("intake", intake),
     ("km3net", km3net),
+    ("lane", lane),
     ("ledger_files", ledger_files),
     ("ledger_message", ledger_message),
+    ("lender", lender),
     ("line_protocol", line_protocol),
     ("majority", majority),
     ("opentelemetry", opentelemetry),

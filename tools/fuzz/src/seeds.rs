@@ -3,6 +3,7 @@
 //! `cargo run -p sheaf-fuzz --example seeds` writes them; a test holds the corpus against them.
 
 mod http;
+mod memory;
 mod monitoring;
 mod zeromq;
 
@@ -54,6 +55,7 @@ pub fn all() -> std::io::Result<Vec<Seed>> {
     seeds.extend(ledger());
     seeds.extend(disk()?);
     seeds.extend(http::all());
+    seeds.extend(memory::all());
     seeds.extend(zeromq::all());
     seeds.extend(monitoring::all());
     seeds.extend(files(&folder().join("../.."))?);

@@ -2,8 +2,9 @@
 
 use crate::background::Job;
 use crate::command::{cargo, host, root, succeed, succeed_or_repeat, target_dir};
+use crate::nightly::has_nightly;
 use crate::tally::Tally;
-use crate::{book, fuzz, pages, tidy};
+use crate::{book, fuzz, miri, pages, tidy};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::Path;
 use std::process::Command;
@@ -60,6 +61,8 @@ pub(crate) enum Stage {
     Torture,
     /// Every protection taken out once, with the feature `mutants`: the simulator must notice.
     Mutants,
+    /// Memory that is shared out by hand, under Miri; skipped by name without a nightly toolchain that has it.
+    Miri,
     /// Every fuzz target for some seconds; without a nightly toolchain the corpus alone.
     Fuzz,
     /// Faults injected into farms of real processes, and a soak of 45 s. Last: what they measure wants a quiet machine.
@@ -67,7 +70,7 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Fetch,
         Self::Fmt,
         Self::Tidy,
@@ -79,6 +82,7 @@ impl Stage {
         Self::Browser,
         Self::Torture,
         Self::Mutants,
+        Self::Miri,
         Self::Fuzz,
         Self::Faults,
     ];
@@ -98,6 +102,7 @@ impl Stage {
             Self::Fuzz => "fuzz",
             Self::Torture => "torture",
             Self::Mutants => "mutants",
+            Self::Miri => "miri",
         }
     }
 
@@ -119,7 +124,7 @@ impl Stage {
         match self {
             Self::Fetch => {
                 succeed(cargo().args(["fetch", "--locked", "--target", &host()?]))?;
-                if fuzz::has_nightly() {
+                if has_nightly(&[]) {
                     fuzz::fetch()
                 } else {
                     Ok(())
@@ -194,7 +199,8 @@ impl Stage {
                 swarm.and(outside).and(grants).and(narrow)
             }
             Self::Mutants => succeed(built("mutants")?.arg("check")),
-            Self::Fuzz if fuzz::has_nightly() => fuzz::run(),
+            Self::Miri => miri::run(),
+            Self::Fuzz if has_nightly(&[]) => fuzz::run(),
             Self::Fuzz => {
                 println!("fuzz: skipped: no nightly toolchain (rustup toolchain install nightly)");
                 let args = ["test", "--profile", "ci", "--locked", "-p", "sheaf-fuzz"];
@@ -222,7 +228,7 @@ fn begin_early(stages: &[Stage]) -> Result<Vec<(Stage, Job)>> {
         let args = ["check", "--only", "torture"];
         jobs.push((Stage::Torture, Job::of_xtask("torture", &args)?));
     }
-    if wants(Stage::Fuzz) && fuzz::has_nightly() {
+    if wants(Stage::Fuzz) && has_nightly(&[]) {
         jobs.push((Stage::Fuzz, Job::of_xtask("fuzz", &["fuzz-build"])?));
     }
     Ok(jobs)

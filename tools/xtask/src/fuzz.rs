@@ -8,6 +8,7 @@
 //! the time of the build. The test of the corpus runs them always.
 
 use crate::command::{host, root, succeed, typed};
+use crate::nightly::nightly;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::fs;
@@ -31,12 +32,6 @@ const RUSTFLAGS: [&str; 10] = [
     "-Zsanitizer=address",
     "-Ccodegen-units=1",
 ];
-
-/// Whether there is a nightly toolchain; without one nothing of this can be built.
-pub(crate) fn has_nightly() -> bool {
-    let version = nightly().arg("--version").output();
-    version.is_ok_and(|output| output.status.success())
-}
 
 /// Downloads what the build needs.
 pub(crate) fn fetch() -> Result<()> {
@@ -115,18 +110,6 @@ fn targets(manifest: &str, all: bool) -> Result<(Vec<String>, Vec<String>)> {
         .partition(|binary| all || binary.required_features.is_empty());
     let names = |binaries: Vec<Binary>| binaries.into_iter().map(|binary| binary.name).collect();
     Ok((names(run), names(left_out)))
-}
-
-/// The cargo of the nightly toolchain, asked for by rustup. It must not inherit what pins our own.
-fn nightly() -> Command {
-    let mut command = Command::new("cargo");
-    command.arg("+nightly").current_dir(root());
-    // To ask whether it is there must not install it.
-    command.env("RUSTUP_AUTO_INSTALL", "0");
-    for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
-        command.env_remove(name);
-    }
-    command
 }
 
 fn manifest() -> PathBuf {

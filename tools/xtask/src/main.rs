@@ -9,6 +9,8 @@ mod book;
 mod check;
 mod command;
 mod fuzz;
+mod miri;
+mod nightly;
 mod pages;
 mod structure;
 mod tally;
@@ -24,8 +26,8 @@ Usage: cargo xtask check [--only STAGE...] [--skip STAGE...]
        cargo xtask reference
        cargo xtask structure [FOLDER]
 
-check  runs all that CI runs; stages: fetch fmt tidy book clippy doc test torture mutants fuzz
-       faults; torture and the build of the fuzz targets go on while the tests run
+check  runs all that CI runs; stages: fetch fmt tidy book pages clippy doc test browser torture
+       mutants miri fuzz faults; torture and the build of the fuzz targets go on while the tests run
 tidy   holds the repository against what it says about itself
 book   builds the book of docs/ into target/book; warnings are errors
 reference  rewrites what docs/ and config/ have of the code's registrations; tests compare it

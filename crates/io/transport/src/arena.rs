@@ -8,14 +8,16 @@
 #![expect(unsafe_code, reason = "mapped memory is shared out by hand here")]
 
 mod free_list;
+mod region;
 mod shared;
 
+pub(crate) use region::{Cut, Region};
 #[cfg(test)]
 pub(crate) use shared::ALIGNMENT;
 pub use shared::SharedBlocks;
 
 use crate::mapping::Mapping;
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use free_list::FreeList;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -239,6 +241,12 @@ impl Arena {
         self.mapping.place_of(bytes)
     }
 
+    /// Returns the memory, for a test that stands in for another process.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> &Mapping {
+        &self.mapping
+    }
+
     /// Returns the memory, for another process, with its length; `None` if it cannot be lent.
     pub(crate) fn file(&self) -> Option<(BorrowedFd<'_>, usize)> {
         Some((self.mapping.file()?, self.mapping.len()))
@@ -331,12 +339,12 @@ enum Keep {
     Nothing,
     /// Memory.
     Extent(Extent),
-    /// Memory that it has in common with others, of which these are its own bytes.
-    Part(Bytes),
+    /// Memory in common with other blocks, each of which names bytes of its own.
+    Part(Arc<Extent>),
 }
 
 // SAFETY: a block is the only one that names its bytes, as a `Box<[u8]>` would be: those that have memory in common
-// name bytes of their own, and no reader uses `Part` before the block is frozen.
+// were cut apart, and no reference to the whole of it is ever made.
 unsafe impl Send for Block {}
 // SAFETY: a shared block can only be read.
 unsafe impl Sync for Block {}
@@ -371,12 +379,15 @@ impl Block {
         }
     }
 
-    /// Creates the same bytes, to be cut into parts by [`split_to`](Self::split_to), which then costs no allocation.
-    /// The memory goes back when all parts are dropped.
+    /// Creates the same bytes, to be cut into parts by [`split_to`](Self::split_to). Each part is frozen by itself,
+    /// while others are written to. The memory goes back when all parts are dropped.
     #[must_use]
     pub fn into_parts(self) -> Self {
-        let (start, len) = (self.start, self.len);
-        let keep = Keep::Part(self.freeze());
+        let Self { start, len, keep } = self;
+        let keep = match keep {
+            Keep::Extent(extent) => Keep::Part(Arc::new(extent)),
+            same @ (Keep::Nothing | Keep::Part(_)) => same,
+        };
         Self { start, len, keep }
     }
 
@@ -392,18 +403,15 @@ impl Block {
             "cannot cut {at} bytes off a block of {}",
             self.len
         );
-        let Keep::Part(bytes) = &mut self.keep else {
-            panic!("a block that is cut is one of parts");
-        };
+        if at == self.len {
+            return std::mem::take(self);
+        }
         let front = Self {
             start: self.start,
             len: at,
-            keep: Keep::Part(bytes.split_to(at)),
+            keep: Keep::Part(Arc::clone(self.common())),
         };
-        // SAFETY: `at <= len`, so the pointer stays inside the memory or one behind its end.
-        let start = unsafe { self.start.add(at) };
-        self.start = start;
-        self.len -= at;
+        self.advance(at);
         front
     }
 
@@ -413,23 +421,35 @@ impl Block {
     ///
     /// As [`split_to`](Self::split_to).
     pub fn advance(&mut self, by: usize) {
-        let Keep::Part(bytes) = &mut self.keep else {
-            panic!("a block that is cut is one of parts");
-        };
-        bytes.advance(by);
-        // SAFETY: `Bytes` has as many bytes as the block and would have panicked if they were fewer than `by`.
-        let start = unsafe { self.start.add(by) };
-        self.start = start;
+        assert!(
+            by <= self.len,
+            "cannot release {by} bytes of a block of {}",
+            self.len
+        );
+        if by == self.len {
+            *self = Self::default();
+            return;
+        }
+        let _ = self.common();
+        // SAFETY: `by <= len`, so the pointer stays inside the memory or one behind its end.
+        self.start = unsafe { self.start.add(by) };
         self.len -= by;
+    }
+
+    /// Returns the memory that parts have in common.
+    fn common(&self) -> &Arc<Extent> {
+        match &self.keep {
+            Keep::Part(extent) => extent,
+            Keep::Nothing | Keep::Extent(_) => panic!("a block that is cut is one of parts"),
+        }
     }
 
     /// Returns the bytes, from now on shared and immutable. The last drop gives the memory back, on any thread.
     #[must_use]
     pub fn freeze(self) -> Bytes {
-        match self.keep {
-            _ if self.is_empty() => Bytes::new(),
-            Keep::Part(bytes) => bytes,
-            Keep::Nothing | Keep::Extent(_) => Bytes::from_owner(self),
+        match self.is_empty() {
+            true => Bytes::new(),
+            false => Bytes::from_owner(self),
         }
     }
 }
@@ -496,11 +516,12 @@ mod tests {
         let mut blocks: Vec<Block> = std::iter::from_fn(|| arena.allocate(UNIT_BYTES)).collect();
         assert_eq!(blocks.len(), 32);
         assert_eq!(arena.used_bytes(), arena.capacity_bytes());
+        let seen = if cfg!(miri) { 64 } else { UNIT_BYTES }; // Miri is slow.
         for (value, block) in (0_u8..).zip(&mut blocks) {
-            block.as_mut().fill(value);
+            block.as_mut()[..seen].fill(value);
         }
         for (value, block) in (0_u8..).zip(&blocks) {
-            assert!(block.as_ref().iter().all(|byte| *byte == value));
+            assert!(block.as_ref()[..seen].iter().all(|byte| *byte == value));
         }
         drop(blocks);
         assert_eq!(arena.used_bytes(), 0);
@@ -558,6 +579,28 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_read_while_others_are_written_to() {
+        let arena = arena(1);
+        let mut rest = arena.allocate(UNIT_BYTES).unwrap().into_parts();
+        let mut readers = Vec::new();
+        for turn in 1..=8 {
+            let mut part = rest.split_to(100);
+            part.as_mut().fill(turn);
+            let part = part.freeze();
+            readers.push(std::thread::spawn(move || {
+                let sum = || part.iter().copied().map(u32::from).sum::<u32>();
+                (0..100).all(|_| sum() == 100 * u32::from(turn))
+            }));
+            rest.as_mut()[..1000].fill(0);
+        }
+        for reader in readers {
+            assert!(reader.join().unwrap());
+        }
+        rest.advance(rest.len());
+        assert_eq!(arena.used_bytes(), 0, "an empty rest holds no memory");
+    }
+
+    #[test]
     fn the_heap_helps_out_up_to_its_bound() {
         let arena = arena(1);
         let all = arena.allocate(2 << 20).unwrap();
@@ -586,6 +629,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs a kernel")]
     fn a_prefaulted_arena_of_huge_pages_reads_as_zero() {
         let arena = Arena::new(3 << 20, ArenaOptions::default()).unwrap();
         assert_eq!(arena.capacity_bytes(), 4 << 20);

@@ -25,12 +25,6 @@ pub enum ShmFault {
         /// The largest possible.
         most: usize,
     },
-    /// A record is of no kind.
-    #[error("record is of kind {found}, expected 0 (no body), 1 (lent) or 2 (on the stream)")]
-    Kind {
-        /// The kind found.
-        found: u8,
-    },
     /// A body lies outside of the memory that was shared.
     #[error("body of {bytes} bytes from {offset} is not in region {region}")]
     Place {

@@ -19,41 +19,35 @@
 //! - *Accidents.* A lender that is dropped without [`part`](Lender::part), as by a panic, never reuses memory that its
 //!   borrower still reads.
 
-mod answer;
-mod back;
 mod borrower;
 mod lender;
-mod message;
 
-pub use answer::{Answer, AnswerError, Answers, TAGS_BYTES_MAX, are_tags};
+pub use crate::shm::answer::{Answer, AnswerError, Answers, TAGS_BYTES_MAX, are_tags};
 pub use borrower::{Borrower, Next, Reply, TakeError, Taken};
 pub use lender::{Gave, Left, Lender, LenderError};
 
 use crate::shm::lane::Session;
+use crate::shm::record;
 use crate::shm::ring;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Bytes of the ring of messages: 2^16 bodies with a head of 32 bytes for each fit it.
 const RING_BYTES: usize = 4 << 20;
 /// Messages that a borrower can have at once.
-const SLOTS: u32 = 1 << 12;
+pub(crate) const SLOTS: u32 = 1 << 12;
 /// Bytes of the ring in which they come back: a record a slot, so that it is never full. A record has its length, slot,
 /// product and tags.
 const BACK_BYTES: usize = SLOTS as usize * 128;
-const _: () = assert!(4 + BACK_FIXED + TAGS_BYTES_MAX <= 128, "a record a slot");
+const _: () = assert!(
+    ring::space_of(record::BACK_FIXED + TAGS_BYTES_MAX) <= 128,
+    "a record a slot"
+);
 /// Where that ring begins.
-const BACK: usize = ring::bytes_of(RING_BYTES);
+pub(crate) const BACK: usize = ring::bytes_of(RING_BYTES);
 /// Where the claims begin, a word a slot.
 const CLAIMS: usize = BACK + ring::bytes_of(BACK_BYTES);
 /// Bytes of memory that both sides write to.
-const MEMORY_BYTES: usize = CLAIMS + SLOTS as usize * 8;
-
-/// Bytes at the front of a record: number, slot, bytes of the head, bodies.
-const FIXED: usize = 8 + 4 + 4 + 4;
-/// Bytes at the front of a record that comes back: slot, product.
-const BACK_FIXED: usize = 4 + 4;
-/// A body in a record: region, offset, bytes.
-const PLACE: usize = 4 + 8 + 8;
+pub(crate) const MEMORY_BYTES: usize = CLAIMS + SLOTS as usize * 8;
 
 /// Marks of a message, in the low bits of its word; above them is its number, so that a word which was used again is
 /// not taken for the former one.
@@ -65,7 +59,7 @@ fn mark(number: u64, state: u64) -> u64 {
     number << 2 | state
 }
 
-fn claim_at(slot: u32) -> usize {
+pub(crate) fn claim_at(slot: u32) -> usize {
     CLAIMS + slot as usize * 8
 }
 

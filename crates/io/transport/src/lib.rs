@@ -29,6 +29,7 @@ pub mod arena;
 pub mod contract;
 pub mod handover;
 pub mod memory;
+pub mod recorded;
 pub mod tcp;
 pub mod unix;
 

@@ -1,13 +1,17 @@
 //! Mapped memory: of this process alone, or shared with others of the machine.
 //!
-//! The pointers of the crate begin here. What is shared is read and written through atomics and copies; only bodies
-//! that a peer has lent are looked at in place.
+//! The pointers of the crate begin here. Memory that another process may write to is read and written as atomic words.
+//! Only bodies are read in place: those that a peer has lent ([`Mapping::lent_at`]), and those that no process can
+//! change any more ([`Unchanging`]).
+//!
+//! Under Miri, which knows neither mappings nor descriptors of memory, a mapping is memory of the heap.
 
 #![expect(unsafe_code, reason = "memory is mapped by hand here")]
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::alloc::Layout;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -40,6 +44,9 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Memory of this process alone.
     pub(crate) fn anonymous(bytes: usize) -> rustix::io::Result<Self> {
+        if cfg!(miri) {
+            return Ok(Self::of_heap(bytes));
+        }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new private mapping at an address of the kernel's choice touches no memory of ours.
         let start = unsafe {
@@ -70,6 +77,9 @@ impl Mapping {
     }
 
     fn sealed(bytes: usize, seals: SealFlags) -> rustix::io::Result<Self> {
+        if cfg!(miri) {
+            return Ok(Self::of_heap(bytes));
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("sheaf", flags)?;
         rustix::fs::ftruncate(&file, bytes as u64)?;
@@ -99,16 +109,19 @@ impl Mapping {
         Ok(Self::of(file, bytes, ProtFlags::READ | write)?)
     }
 
-    /// As [`of_peer`](Self::of_peer), of memory that its owner cannot change any more. The descriptor is closed.
-    pub(crate) fn of_unchanging(file: OwnedFd, bytes: usize) -> io::Result<Self> {
-        let seals = rustix::fs::fcntl_get_seals(&file)?;
-        if !seals.contains(SealFlags::WRITE) {
-            let what = "memory that its owner can still change";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    /// Memory that stands in for a mapping where there are none.
+    fn of_heap(bytes: usize) -> Self {
+        // SAFETY: the size of a mapping is not 0.
+        let start = unsafe { std::alloc::alloc_zeroed(Self::layout(bytes)) };
+        Self {
+            start: NonNull::new(start).expect("Miri gives all memory"),
+            bytes,
+            file: None,
         }
-        let mut mapping = Self::of_peer(file, bytes, false)?;
-        mapping.file = None;
-        Ok(mapping)
+    }
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, PAGE_BYTES_MIN).expect("a size that fits the address space")
     }
 
     fn of(file: OwnedFd, bytes: usize, protection: ProtFlags) -> rustix::io::Result<Self> {
@@ -206,30 +219,69 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(half.as_ptr()) }
     }
 
-    /// Copies `bytes` to `offset`.
-    pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
+    /// Returns `words` words that other processes change too.
+    ///
+    /// # Panics
+    ///
+    /// As [`word`](Self::word).
+    pub(crate) fn words(&self, offset: usize, words: usize) -> &[AtomicU64] {
+        let start = self.at(offset, words * 8).cast::<AtomicU64>();
+        assert!(start.is_aligned(), "words lie at multiples of their size");
+        // SAFETY: as for `word`.
+        unsafe { slice::from_raw_parts(start.as_ptr(), words) }
+    }
+
+    /// Copies `bytes` to `offset` of memory in which no other process can write, before any process learns of them.
+    pub(crate) fn copy_in(&mut self, offset: usize, bytes: &[u8]) {
         let to = self.at(offset, bytes.len());
-        // SAFETY: inside the mapping; no other process writes there until it is published.
+        // SAFETY: inside the mapping, and `&mut self` is the only way to it in this process.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
     }
 
-    /// Copies what lies at `offset`. A peer that does not keep to the rules may change it meanwhile: the copy is then
-    /// any bytes, and is checked as such.
-    pub(crate) fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
-        let from = self.at(offset, bytes.len());
-        // SAFETY: inside the mapping.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
+    /// Returns whether `bytes` bytes from `offset` lie in the mapping.
+    pub(crate) fn has(&self, offset: u64, bytes: u64) -> bool {
+        let end = offset.checked_add(bytes);
+        end.is_some_and(|end| end <= self.bytes as u64)
     }
 
-    /// Returns what lies at `offset`, in place; `None` if it does not lie in the mapping. Its owner has lent it: it
-    /// does not write there until it has it back. One that does changes a payload whose digest was taken; nothing
-    /// else.
-    pub(crate) fn look(&self, offset: u64, bytes: u64) -> Option<&[u8]> {
+    /// Returns what lies at `offset`, in place; `None` if it does not lie in the mapping.
+    ///
+    /// # Safety
+    ///
+    /// No process writes to these bytes as long as the result lives: their owner has lent them, and has them back
+    /// afterwards.
+    pub(crate) unsafe fn lent_at(&self, offset: u64, bytes: u64) -> Option<&[u8]> {
+        if !self.has(offset, bytes) {
+            return None;
+        }
         let (offset, bytes) = (usize::try_from(offset).ok()?, usize::try_from(bytes).ok()?);
-        (offset.checked_add(bytes)? <= self.bytes).then(|| {
-            // SAFETY: inside the mapping, which lives as long as `self`.
-            unsafe { slice::from_raw_parts(self.at(offset, bytes).as_ptr(), bytes) }
-        })
+        // SAFETY: inside the mapping, which lives as long as `self`. That it does not change, the caller knows.
+        Some(unsafe { slice::from_raw_parts(self.at(offset, bytes).as_ptr(), bytes) })
+    }
+}
+
+/// Memory of another process that no process can change any more.
+pub(crate) struct Unchanging(Mapping);
+
+impl Unchanging {
+    /// Maps `bytes` bytes, which must be sealed against writing. The descriptor is closed.
+    pub(crate) fn new(file: OwnedFd, bytes: usize) -> io::Result<Self> {
+        let seals = rustix::fs::fcntl_get_seals(&file)?;
+        if !seals.contains(SealFlags::WRITE) {
+            let what = "memory that its owner can still change";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        let mut mapping = Mapping::of_peer(file, bytes, false)?;
+        mapping.file = None;
+        Ok(Self(mapping))
+    }
+}
+
+impl AsRef<[u8]> for Unchanging {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the kernel refuses `F_SEAL_WRITE` while a writable mapping exists, and one of these afterwards.
+        let bytes = unsafe { self.0.lent_at(0, self.0.bytes as u64) };
+        bytes.expect("all of a mapping lies in it")
     }
 }
 
@@ -250,6 +302,11 @@ pub(crate) fn unchanging(bytes: &[u8]) -> io::Result<OwnedFd> {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if cfg!(miri) {
+            // SAFETY: as below, with memory of the heap.
+            unsafe { std::alloc::dealloc(self.start.as_ptr(), Self::layout(self.bytes)) };
+            return;
+        }
         // SAFETY: one of the constructors made exactly this mapping; who looks into it borrows it, and every block
         // of an arena holds its arena.
         let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
@@ -276,11 +333,26 @@ fn huge_bytes_of(areas: &str, start: u64, end: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering;
+
+    fn word_at(mapping: &Mapping, offset: usize) -> [u8; 8] {
+        let [word] = mapping.words(offset, 1) else {
+            panic!("one word");
+        };
+        word.load(Ordering::Relaxed).to_ne_bytes()
+    }
 
     #[test]
+    #[should_panic(expected = "16 bytes from 4088 lie in a mapping of 4096")]
+    fn words_lie_in_their_mapping() {
+        let _ = Mapping::anonymous(4096).unwrap().words(4088, 2);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs a kernel")]
     fn what_one_writes_another_reads_and_cannot_change() {
-        let mine = Mapping::shared(8192).unwrap();
-        mine.copy_in(4000, b"hello");
+        let mut mine = Mapping::shared(8192).unwrap();
+        mine.copy_in(4000, b"hello   ");
         let file = read_only(mine.file().unwrap()).unwrap();
         let refused = Mapping::of_peer(file.try_clone().unwrap(), 8192, true);
         assert_eq!(
@@ -288,16 +360,16 @@ mod tests {
             Some(io::ErrorKind::PermissionDenied)
         );
         let theirs = Mapping::of_peer(file, 8192, false).unwrap();
-        assert_eq!(theirs.look(4000, 5), Some(b"hello".as_slice()));
-        assert_eq!(theirs.look(8190, 3), None);
-        assert_eq!(theirs.look(u64::MAX, 3), None);
+        assert_eq!(word_at(&theirs, 4000), *b"hello   ");
+        assert!(theirs.has(8189, 3) && !theirs.has(8190, 3) && !theirs.has(u64::MAX, 3));
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs a kernel")]
     fn what_is_lent_cannot_be_written_to_by_any_descriptor() {
-        let mine = Mapping::lent(1 << 20).unwrap();
+        let mut mine = Mapping::lent(1 << 20).unwrap();
         mine.touch(0, mine.len()).unwrap();
-        mine.copy_in(4000, b"hello");
+        mine.copy_in(4000, b"hello   ");
         let file = read_only(mine.file().unwrap()).unwrap();
         let seals = rustix::fs::fcntl_get_seals(&file).unwrap();
         if !seals.contains(SealFlags::FUTURE_WRITE) {
@@ -313,11 +385,12 @@ mod tests {
         let refused = refused.err().map(|error| error.kind());
         assert_eq!(refused, Some(io::ErrorKind::PermissionDenied));
         let theirs = Mapping::of_peer(reopened, mine.len(), false).unwrap();
-        mine.copy_in(4000, b"still");
-        assert_eq!(theirs.look(4000, 5), Some(b"still".as_slice()));
+        mine.copy_in(4000, b"still   ");
+        assert_eq!(word_at(&theirs, 4000), *b"still   ");
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs a kernel")]
     fn memory_that_can_shrink_or_is_too_short_is_refused() {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let open = rustix::fs::memfd_create("open", flags).unwrap();
@@ -334,15 +407,16 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs a kernel")]
     fn what_is_unchanging_cannot_be_written_to_by_its_owner() {
         let file = unchanging(b"made of it").unwrap();
         let written = rustix::io::pwrite(&file, b"other", 0).unwrap_err();
         assert_eq!(written, Errno::PERM);
-        let theirs = Mapping::of_unchanging(file, 10).unwrap();
-        assert_eq!(theirs.look(0, 10), Some(b"made of it".as_slice()));
+        let theirs = Unchanging::new(file, 10).unwrap();
+        assert_eq!(theirs.as_ref(), b"made of it");
         let shared = Mapping::shared(4096).unwrap();
         let file = read_only(shared.file().unwrap()).unwrap();
-        let refused = Mapping::of_unchanging(file, 4096).err().unwrap();
+        let refused = Unchanging::new(file, 4096).err().unwrap();
         assert_eq!(
             refused.to_string(),
             "memory that its owner can still change"
@@ -371,6 +445,7 @@ ShmemPmdMapped:     4096 kB
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs a kernel")]
     fn the_kernel_reports_the_areas_of_this_process() {
         let mapping = Mapping::anonymous(4 << 20).unwrap();
         mapping.touch(0, 4 << 20).unwrap();

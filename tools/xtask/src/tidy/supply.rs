@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 const RULES: &str = "deny.toml";
 
 /// Packages in the whole build, tests included. Each costs build time and trust; raise it knowingly.
-const PACKAGES_MAX: usize = 534;
+const PACKAGES_MAX: usize = 539;
 
 /// Names that are there in more than one version. Each costs build time, and one version is the older one; lower it
 /// when one goes, raise it knowingly.

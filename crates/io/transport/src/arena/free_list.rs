@@ -59,6 +59,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "takes minutes, and needs files")]
         fn extents_never_overlap_and_grow_together_again(
             steps in prop::collection::vec((1_usize..9, any::<prop::sample::Index>()), 1..200)
         ) {

@@ -1,13 +1,13 @@
 //! The side that looks at the messages.
 
-use super::answer::{AnswerError, Answers, are_tags};
-use super::message::{self, ControlMessage, Received};
-use super::{
-    BACK, BACK_BYTES, FIXED, MEMORY_BYTES, OFFERED, PLACE, RING_BYTES, SLOTS, TAKEN, claim_at, mark,
-};
+use super::{BACK, BACK_BYTES, MEMORY_BYTES, OFFERED, RING_BYTES, SLOTS, TAKEN, claim_at, mark};
 use crate::fault::ShmFault;
 use crate::mapping::{Mapping, unchanging};
+use crate::shm::answer::{AnswerError, Answers, are_tags};
+use crate::shm::lent::lent;
 use crate::shm::meeting;
+use crate::shm::message::{self, ControlMessage, Received};
+use crate::shm::record::{self, Message, Place};
 use crate::shm::ring::{Reader, Writer};
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -123,6 +123,14 @@ impl Reply {
     }
 }
 
+/// Expectations of a borrower: of the first message, and of later ones.
+const HELLO: &str = "the hello of a lender of version 2";
+const MESSAGE: &str = "a message of a lender of version 2";
+
+fn unexpected(found: Vec<u8>, expected: &'static str) -> TakeError {
+    TakeError::Message { found, expected }
+}
+
 /// Takes messages from one lender.
 pub struct Borrower {
     ring: Reader,
@@ -199,8 +207,8 @@ impl Drop for Loan {
         let returns = &self.returns;
         let mut back = returns.back.lock().unwrap_or_else(PoisonError::into_inner);
         let (product, tags) = self.answer.take().unwrap_or_default();
-        let (slot, product) = (self.slot.to_le_bytes(), product.to_le_bytes());
-        let record = [&slot[..], &product, tags.as_bytes()];
+        let fixed = record::back(self.slot, product);
+        let record = [&fixed[..], tags.as_bytes()];
         // A lender that has broken the ring gets nothing back: it is its own memory.
         if matches!(back.push(&record), Ok(true)) && back.publish() {
             message::wake(returns.socket.as_fd());
@@ -208,17 +216,15 @@ impl Drop for Loan {
     }
 }
 
-struct Body {
+/// Memory and message that one body keeps.
+struct Held {
     region: Arc<Region>,
-    offset: u64,
-    bytes: u64,
     _loan: Arc<Loan>,
 }
 
-impl AsRef<[u8]> for Body {
-    fn as_ref(&self) -> &[u8] {
-        let place = self.region.memory.look(self.offset, self.bytes);
-        place.unwrap_or_default() // looked at before: it is there
+impl AsRef<Mapping> for Held {
+    fn as_ref(&self) -> &Mapping {
+        &self.region.memory
     }
 }
 
@@ -247,24 +253,23 @@ impl Borrower {
             });
         }
         match message::receive(socket.as_fd()) {
-            Received::Message(Some(ControlMessage::Hello { bytes, answers }), files, found) => {
+            Received::Message(message @ ControlMessage::Hello { bytes, answers }, files) => {
                 if bytes != MEMORY_BYTES as u64 {
                     let expected = "rings of the size of this version";
+                    let found = message.into();
                     return Err(TakeError::Message { found, expected });
                 }
                 Self::begin(socket, files, answers)
             }
-            Received::Message(_, _, found) => Err(TakeError::Message {
-                found,
-                expected: "the hello of a lender of version 2",
-            }),
+            Received::Message(message, _) => Err(unexpected(message.into(), HELLO)),
+            Received::Other(found) => Err(unexpected(found, HELLO)),
             Received::Gone | Received::Nothing => {
                 Err(failed(io::ErrorKind::ConnectionReset.into()))
             }
         }
     }
 
-    pub(super) fn begin(
+    pub(crate) fn begin(
         socket: OwnedFd,
         files: Vec<OwnedFd>,
         answers: Option<Answers>,
@@ -338,28 +343,8 @@ impl Borrower {
 
     /// Returns the message of a record; `None` if it was called back.
     fn claim(&mut self, record: &[u8]) -> Result<Option<Taken>, TakeError> {
-        let found = record.len();
-        let wrong = |least: usize| ShmFault::Record {
-            found,
-            least,
-            most: RING_BYTES,
-        };
-        let (fixed, rest) = record.split_at_checked(FIXED).ok_or_else(|| wrong(FIXED))?;
-        let (number, fixed) = fixed.split_first_chunk().ok_or_else(|| wrong(FIXED))?;
-        let number = u64::from_le_bytes(*number);
-        let half = |at: usize| {
-            let half = fixed[4 * at..][..4].try_into().expect("four bytes");
-            u32::from_le_bytes(half)
-        };
-        let (slot, head_bytes, count) = (half(0), half(1) as usize, half(2) as usize);
-        let needed = count
-            .checked_mul(PLACE)
-            .and_then(|bytes| bytes.checked_add(head_bytes));
-        if needed != Some(rest.len()) {
-            return Err(
-                wrong(needed.map_or(usize::MAX, |bytes| bytes.saturating_add(FIXED))).into(),
-            );
-        }
+        let message = Message::read(record, RING_BYTES)?;
+        let (number, slot) = (message.number, message.slot);
         if slot >= SLOTS {
             return Err(ShmFault::Slot { slot }.into());
         }
@@ -376,45 +361,33 @@ impl Borrower {
             returns: Arc::clone(&self.returns),
             answer: OnceLock::new(),
         });
-        let (head, places) = rest.split_at(head_bytes);
-        let (places, _) = places.as_chunks::<PLACE>();
-        let mut bodies = Vec::with_capacity(count);
-        for place in places {
+        let mut bodies = Vec::with_capacity(message.places().len());
+        for place in message.places() {
             bodies.push(self.body(place, &loan)?);
         }
         Ok(Some(Taken {
-            head: head.to_vec(),
+            head: message.head.to_vec(),
             bodies,
             reply: Reply(loan),
         }))
     }
 
-    fn body(&mut self, place: &[u8; PLACE], loan: &Arc<Loan>) -> Result<Bytes, TakeError> {
-        let number = |at: usize| {
-            let number = place[at..at + 8].try_into().expect("eight bytes");
-            u64::from_le_bytes(number)
-        };
-        let region = u32::from_le_bytes(place[..4].try_into().expect("four bytes"));
-        let (offset, bytes) = (number(4), number(12));
-        if bytes == 0 {
+    fn body(&mut self, place: Place, loan: &Arc<Loan>) -> Result<Bytes, TakeError> {
+        if place.bytes == 0 {
             return Ok(Bytes::new());
         }
-        if !self.regions.contains_key(&region) {
+        if !self.regions.contains_key(&place.region) {
             self.listen()?; // It was announced before the record could be seen.
         }
-        let found = self.regions.get(&region);
-        let found = found.filter(|found| found.memory.look(offset, bytes).is_some());
-        let found = found.ok_or(ShmFault::Place {
-            region,
-            offset,
-            bytes,
-        })?;
-        Ok(Bytes::from_owner(Body {
-            region: Arc::clone(found),
-            offset,
-            bytes,
-            _loan: Arc::clone(loan),
-        }))
+        let region = self.regions.get(&place.region);
+        let body = region.and_then(|region| {
+            let held = Held {
+                region: Arc::clone(region),
+                _loan: Arc::clone(loan),
+            };
+            lent(held, place.offset, place.bytes)
+        });
+        Ok(body.ok_or_else(|| place.fault())?)
     }
 
     /// Takes in what the lender has said.
@@ -426,12 +399,12 @@ impl Borrower {
                     self.is_alone = true;
                     return Ok(());
                 }
-                Received::Message(Some(ControlMessage::Wake), ..) => {}
-                Received::Message(Some(ControlMessage::Region { number, bytes }), files, found) => {
+                Received::Message(ControlMessage::Wake, _) => {}
+                Received::Message(message @ ControlMessage::Region { number, bytes }, files) => {
                     let mut files = files.into_iter();
                     let (Some(file), Ok(bytes)) = (files.next(), usize::try_from(bytes)) else {
                         let expected = "memory with its descriptor";
-                        return Err(TakeError::Message { found, expected });
+                        return Err(unexpected(message.into(), expected));
                     };
                     let memory = Mapping::of_peer(file, bytes, false).map_err(TakeError::Memory)?;
                     let region = Region {
@@ -440,13 +413,11 @@ impl Borrower {
                     };
                     self.regions.insert(number, Arc::new(region));
                 }
-                Received::Message(Some(ControlMessage::Forget { number }), ..) => {
+                Received::Message(ControlMessage::Forget { number }, _) => {
                     self.regions.remove(&number);
                 }
-                Received::Message(_, _, found) => {
-                    let expected = "a word of a lender of version 2";
-                    return Err(TakeError::Message { found, expected });
-                }
+                Received::Message(message, _) => return Err(unexpected(message.into(), MESSAGE)),
+                Received::Other(found) => return Err(unexpected(found, MESSAGE)),
             }
         }
     }

@@ -1,17 +1,17 @@
 //! The side that has the messages.
 
-use super::answer::{Answer, Answers};
-use super::back::{Product, read_back};
-use super::message::{self, ControlMessage, Received};
 use super::{
-    BACK, BACK_BYTES, CALLED_BACK, FIXED, Holdings, MEMORY_BYTES, OFFERED, PLACE, RING_BYTES,
-    SLOTS, TAKEN, claim_at, mark,
+    BACK, BACK_BYTES, CALLED_BACK, Holdings, MEMORY_BYTES, OFFERED, RING_BYTES, SLOTS, TAKEN,
+    claim_at, mark,
 };
 use crate::arena::Arena;
 use crate::fault::ShmFault;
-use crate::mapping::{Mapping, read_only};
+use crate::mapping::{Mapping, Unchanging, read_only};
+use crate::shm::answer::{Answer, Answers};
 use crate::shm::lane::Session;
 use crate::shm::meeting;
+use crate::shm::message::{self, ControlMessage, Received};
+use crate::shm::record::{self, FIXED, Fixed, PLACE, read_back};
 use crate::shm::ring::{Reader, Writer};
 use crate::shm::slots::Slots;
 use bytes::Bytes;
@@ -299,12 +299,14 @@ impl<M> Lender<M> {
         let number = self.messages;
         let mut record = std::mem::take(&mut self.record);
         record.clear();
-        record.extend_from_slice(&number.to_le_bytes());
-        record.extend_from_slice(&slot.to_le_bytes());
-        for count in [head.len(), count] {
-            let count = u32::try_from(count).expect("a record is smaller than its ring");
-            record.extend_from_slice(&count.to_le_bytes());
-        }
+        let small = |count| u32::try_from(count).expect("a record is smaller than its ring");
+        let fixed = Fixed {
+            number,
+            slot,
+            head_bytes: small(head.len()),
+            bodies: small(count),
+        };
+        record.extend_from_slice(&fixed.encode());
         record.extend_from_slice(head);
         let written = self.write_places(&mut record, bodies).and_then(|copy| {
             let Some(copy) = copy else { return Ok(None) };
@@ -348,15 +350,18 @@ impl<M> Lender<M> {
                     (0, offset as u64)
                 }
             };
-            record.extend_from_slice(&region.to_le_bytes());
-            record.extend_from_slice(&offset.to_le_bytes());
-            record.extend_from_slice(&(body.len() as u64).to_le_bytes());
+            let place = record::Place {
+                region,
+                offset,
+                bytes: body.len() as u64,
+            };
+            record.extend_from_slice(&place.encode());
         }
         if elsewhere.is_empty() {
             return Ok(Some(None));
         }
         // All of them go into one piece of memory, once it is sure that the borrower gets it.
-        let memory = Mapping::lent(copied_bytes).map_err(io::Error::from)?;
+        let mut memory = Mapping::lent(copied_bytes).map_err(io::Error::from)?;
         let Some(number) = self.name(&memory, None)? else {
             return Ok(None);
         };
@@ -532,10 +537,9 @@ impl<M> Lender<M> {
         let file = files.into_iter().next();
         let file = file.ok_or_else(|| refused("has no descriptor".to_owned()))?;
         let mapped = usize::try_from(bytes).map_err(io::Error::other);
-        let mapped = mapped.and_then(|bytes| Mapping::of_unchanging(file, bytes));
-        let memory = mapped.map_err(|error| refused(error.to_string()))?;
-        let product = Bytes::from_owner(Product::new(memory, bytes));
-        self.products.insert(number, product);
+        let mapped = mapped.and_then(|bytes| Unchanging::new(file, bytes));
+        let product = mapped.map_err(|error| refused(error.to_string()))?;
+        self.products.insert(number, Bytes::from_owner(product));
         Ok(())
     }
 
@@ -547,11 +551,11 @@ impl<M> Lender<M> {
         // One that never stops talking is not listened to alone: the rest comes in the next turn.
         for _ in 0..WORDS_AT_ONCE_MAX {
             match message::receive(self.socket.as_fd()) {
-                Received::Message(Some(ControlMessage::Leave), ..) => self.is_leaving = true,
-                Received::Message(Some(ControlMessage::Product { number, bytes }), files, _) => {
+                Received::Message(ControlMessage::Leave, _) => self.is_leaving = true,
+                Received::Message(ControlMessage::Product { number, bytes }, files) => {
                     self.keep_product(number, bytes, files)?;
                 }
-                Received::Message(..) => {}
+                Received::Message(..) | Received::Other(_) => {}
                 Received::Nothing => break,
                 Received::Gone => {
                     self.is_gone = true;

@@ -1,10 +1,10 @@
-use super::message::{self, ControlMessage};
 use super::*;
 use crate::arena::{Arena, ArenaOptions};
 use crate::fault::ShmFault;
 use crate::mapping::{Mapping, read_only, unchanging};
 use crate::shm::lane::{self, Came, LaneReceiver, LaneSender};
 use crate::shm::lendable::Lendable;
+use crate::shm::message::{self, ControlMessage};
 use crate::transport::Frame;
 use bytes::Bytes;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -51,7 +51,7 @@ fn meet<M>(
 ) -> (Lender<M>, Borrower) {
     let (near, far) = sockets();
     let lender = Lender::new(near, own.to_vec(), holdings, answers).unwrap();
-    let message::Received::Message(Some(ControlMessage::Hello { answers, .. }), files, _) =
+    let message::Received::Message(ControlMessage::Hello { answers, .. }, files) =
         message::receive(far.as_fd())
     else {
         panic!("a lender says hello");
@@ -341,7 +341,7 @@ fn assert_woken(lender: &Lender<Message>) {
     assert!(
         matches!(
             received,
-            message::Received::Message(Some(ControlMessage::Wake), ..)
+            message::Received::Message(ControlMessage::Wake, _)
         ),
         "{received:?}"
     );
@@ -453,7 +453,7 @@ fn who_breaks_the_rules_is_found_out() {
     send(ControlMessage::Leave);
     let error = borrower.next(NOW).map(|_| ()).unwrap_err().to_string();
     assert!(
-        error.ends_with("expected a word of a lender of version 2"),
+        error.ends_with("expected a message of a lender of version 2"),
         "{error}"
     );
     assert_eq!(

@@ -1,7 +1,9 @@
 //! Frames whose bodies are lent: what the two ends of a lane do.
 
 use super::lendable::Lendable;
-use super::meeting;
+use super::lent::lent;
+use super::message;
+use super::record::{self, FIXED, Fixed, Message, PLACE, Place};
 use super::ring::{self, Reader, Writer};
 use super::slots::Slots;
 use crate::fault::ShmFault;
@@ -19,10 +21,13 @@ use thiserror::Error;
 pub(crate) const RING_BYTES: usize = 1 << 20;
 /// Bodies that can be lent at once.
 const SLOTS: u32 = 1 << 16;
+/// Bytes of a record in which one comes back, with the length of the record.
+const BACK_RECORD: usize = 16;
+const _: () = assert!(ring::space_of(record::BACK_FIXED) == BACK_RECORD);
 /// Bytes of the ring in which they come back: a record a slot, so that it is never full.
-pub(crate) const BACK_BYTES: usize = SLOTS as usize * 8;
+pub(crate) const BACK_BYTES: usize = SLOTS as usize * BACK_RECORD;
 /// Where that ring begins.
-const BACK: usize = ring::bytes_of(RING_BYTES);
+pub(crate) const BACK: usize = ring::bytes_of(RING_BYTES);
 /// Bytes of memory that both ends of a lane write to.
 pub(crate) const MEMORY_BYTES: usize = BACK + ring::bytes_of(BACK_BYTES);
 
@@ -30,18 +35,14 @@ pub(crate) const MEMORY_BYTES: usize = BACK + ring::bytes_of(BACK_BYTES);
 const UNPUBLISHED_BYTES: u64 = 4 << 10;
 
 /// Bytes of the ring of what comes back that are shown together.
-const UNSHOWN_BYTES: u64 = 32 * 8;
+const UNSHOWN_BYTES: u64 = 32 * BACK_RECORD as u64;
 
 /// Heads above this go by the stream, so that no record takes much of the ring.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// The kinds of records.
-const NO_BODY: u8 = 0;
-const LENT: u8 = 1;
-const ON_STREAM: u8 = 2;
-
-/// Bytes at the front of every record: kind, region, slot, offset.
-const FIXED: usize = 16;
+/// Bytes of the largest record: the head of a frame is that of its message, with the prefix in front. A message without
+/// a head stands for the next frame of the stream.
+const RECORD_BYTES_MAX: usize = FIXED + Prefix::SIZE + HEAD_BYTES_MAX + PLACE;
 
 /// Result of sending a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub(crate) struct LaneSender {
     regions: Vec<Lendable>,
     socket: OwnedFd,
     record: Vec<u8>,
+    /// Records written so far.
+    records: u64,
     /// Frames that the peer has not taken: where the ring ended behind each, and its bytes.
     under_way: VecDeque<(u64, u64)>,
     under_way_bytes: u64,
@@ -88,6 +91,7 @@ impl LaneSender {
             regions,
             socket,
             record: Vec::new(),
+            records: 0,
         }
     }
 
@@ -109,16 +113,14 @@ impl LaneSender {
         let is_small = frame.head.len() <= HEAD_BYTES_MAX;
         let place = is_small.then(|| self.place(&frame.body)).flatten();
         if !is_small || (place.is_none() && !frame.body.is_empty()) {
-            let fixed = fixed(ON_STREAM, 0, 0, 0);
-            return Ok(match self.ring.push(&[&fixed])? {
+            return Ok(match self.push(0, [&[], &[]], &[])? {
                 true => Sent::OnStream,
                 false => Sent::Full,
             });
         }
         let prefix = Prefix::new(frame.kind, &frame.head, frame.body.len() as u64).encode();
         let Some((body, region, offset)) = place else {
-            let fixed = fixed(NO_BODY, 0, 0, 0);
-            return Ok(match self.ring.push(&[&fixed, &prefix, &frame.head])? {
+            return Ok(match self.push(0, [&prefix, &frame.head], &[])? {
                 true => Sent::Lent,
                 false => Sent::Full,
             });
@@ -126,8 +128,12 @@ impl LaneSender {
         let Some(slot) = self.slots.reserve() else {
             return Ok(Sent::Full);
         };
-        let fixed = fixed(LENT, region, slot, offset);
-        if !self.ring.push(&[&fixed, &prefix, &frame.head])? {
+        let place = Place {
+            region: region.into(),
+            offset,
+            bytes: body.len() as u64,
+        };
+        if !self.push(slot, [&prefix, &frame.head], &[place.encode()])? {
             self.slots.cancel(slot);
             return Ok(Sent::Full);
         }
@@ -139,6 +145,27 @@ impl LaneSender {
             self.publish();
         }
         Ok(Sent::Lent)
+    }
+
+    /// Writes a record; `false` if there is no room.
+    fn push(
+        &mut self,
+        slot: u32,
+        head: [&[u8]; 2],
+        places: &[[u8; PLACE]],
+    ) -> Result<bool, ShmFault> {
+        let [prefix, head] = head;
+        let count = |count| u32::try_from(count).expect("a record is smaller than its ring");
+        let fixed = Fixed {
+            number: self.records,
+            slot,
+            head_bytes: count(prefix.len() + head.len()),
+            bodies: count(places.len()),
+        };
+        let record = [&fixed.encode(), prefix, head, places.as_flattened()];
+        let is_written = self.ring.push(&record)?;
+        self.records += u64::from(is_written);
+        Ok(is_written)
     }
 
     /// Returns whether the peer cannot see all that was sent.
@@ -190,7 +217,7 @@ impl LaneSender {
     /// Shows the peer what was sent, and wakes it if it sleeps.
     pub(crate) fn publish(&mut self) {
         if self.ring.publish() {
-            meeting::wake(self.socket());
+            message::wake(self.socket());
         }
     }
 
@@ -204,11 +231,7 @@ impl LaneSender {
     pub(crate) fn reap(&mut self) -> Result<bool, ShmFault> {
         let before = self.slots.len();
         while self.back.pop(&mut self.record)? {
-            let slot: [u8; 4] = self.record.as_slice().try_into().map_err(|_| {
-                let (found, least, most) = (self.record.len(), 4, 4);
-                ShmFault::Record { found, least, most }
-            })?;
-            let slot = u32::from_le_bytes(slot);
+            let (slot, ..) = record::read_back(&self.record)?;
             let lent = self.slots.take_if(slot, |_| true);
             let (body, region) = lent.ok_or(ShmFault::Slot { slot })?;
             self.regions[usize::from(region)].count(body.len(), false);
@@ -225,15 +248,6 @@ impl Drop for LaneSender {
             self.regions[usize::from(region)].count(body.len(), false);
         }
     }
-}
-
-fn fixed(kind: u8, region: u16, slot: u32, offset: u64) -> [u8; FIXED] {
-    let mut fixed = [0; FIXED];
-    fixed[0] = kind;
-    fixed[2..4].copy_from_slice(&region.to_le_bytes());
-    fixed[4..8].copy_from_slice(&slot.to_le_bytes());
-    fixed[8..].copy_from_slice(&offset.to_le_bytes());
-    fixed
 }
 
 /// Why a lane is given up, and its connection with it.
@@ -288,17 +302,17 @@ impl Session {
     fn give_back(&self, slot: u32) {
         let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
         // A lender that has broken the ring gets nothing back: it is its own memory.
-        let is_back = matches!(back.push(&[&slot.to_le_bytes()]), Ok(true));
+        let is_back = matches!(back.push(&[&record::back(slot, 0)]), Ok(true));
         let shows = back.unpublished() >= UNSHOWN_BYTES || self.is_alone.load(Ordering::Acquire);
         if is_back && shows && back.publish() {
-            meeting::wake(self.socket.as_fd());
+            message::wake(self.socket.as_fd());
         }
     }
 
     fn show(&self) {
         let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
         if back.publish() {
-            meeting::wake(self.socket.as_fd());
+            message::wake(self.socket.as_fd());
         }
     }
 }
@@ -347,48 +361,30 @@ impl LaneReceiver {
         if !self.ring.pop(&mut self.record)? {
             return Ok(Came::Nothing);
         }
-        let found = self.record.len();
-        let wrong = |least| {
-            let most = FIXED + Prefix::SIZE + HEAD_BYTES_MAX;
-            LaneError::Shm(ShmFault::Record { found, least, most })
-        };
-        let (fixed, rest) = self
-            .record
-            .split_first_chunk::<FIXED>()
-            .ok_or_else(|| wrong(FIXED))?;
-        let kind = fixed[0];
-        if kind == ON_STREAM {
+        let message = Message::read(&self.record, RECORD_BYTES_MAX)?;
+        if message.head.is_empty() && message.places().len() == 0 {
             return Ok(Came::OnStream);
         }
-        if kind != NO_BODY && kind != LENT {
-            return Err(ShmFault::Kind { found: kind }.into());
-        }
-        let (prefix, head) = rest
-            .split_first_chunk::<{ Prefix::SIZE }>()
-            .ok_or_else(|| wrong(FIXED + Prefix::SIZE))?;
+        let (found, most) = (message.head.len(), RECORD_BYTES_MAX);
+        let wrong = |least| LaneError::Shm(ShmFault::Record { found, least, most });
+        let head = message.head.split_first_chunk();
+        let (prefix, head) = head.ok_or_else(|| wrong(Prefix::SIZE))?;
         let prefix = Prefix::decode(prefix, limits)?;
         if head.len() != prefix.head_bytes as usize {
-            return Err(wrong(FIXED + Prefix::SIZE + prefix.head_bytes as usize));
+            return Err(wrong(Prefix::SIZE + prefix.head_bytes as usize));
         }
         prefix.check(head)?;
-        let place = Borrowed {
-            session: Arc::clone(&self.session),
-            region: u16::from_le_bytes([fixed[2], fixed[3]]),
-            slot: u32::from_le_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
-            offset: u64::from_le_bytes(fixed[8..].try_into().expect("eight bytes")),
-            bytes: if kind == LENT { prefix.body_bytes } else { 0 },
+        let places = message.places();
+        let bytes_placed: u64 = match places.len() {
+            0 | 1 => places.map(|place| place.bytes).sum(),
+            _ => return Err(ShmFault::Word("a frame of several bodies").into()),
         };
-        let body = if kind == LENT {
-            place.look().ok_or(ShmFault::Place {
-                region: place.region.into(),
-                offset: place.offset,
-                bytes: place.bytes,
-            })?;
-            Bytes::from_owner(place)
-        } else if prefix.body_bytes == 0 {
-            Bytes::new()
-        } else {
-            return Err(wrong(FIXED));
+        if bytes_placed != prefix.body_bytes {
+            return Err(ShmFault::Word("a body that is not as long as its frame says").into());
+        }
+        let body = match message.places().next() {
+            Some(place) => self.borrow(place, message.slot)?,
+            None => Bytes::new(),
         };
         Ok(Came::Frame(Frame {
             kind: prefix.kind,
@@ -397,10 +393,24 @@ impl LaneReceiver {
         }))
     }
 
+    /// Returns a body that the peer has lent.
+    fn borrow(&self, place: Place, slot: u32) -> Result<Bytes, ShmFault> {
+        let session = Arc::clone(&self.session);
+        let region = usize::try_from(place.region).unwrap_or(usize::MAX);
+        let loan = Loan {
+            session,
+            region,
+            slot,
+        };
+        let has_region = region < loan.session.regions.len();
+        let body = has_region.then(|| lent(loan, place.offset, place.bytes));
+        body.flatten().ok_or_else(|| place.fault())
+    }
+
     /// Releases the room of what was taken, and wakes the peer if it waits for that.
     pub(crate) fn free(&mut self) {
         if self.ring.free() {
-            meeting::wake(self.socket());
+            message::wake(self.socket());
         }
     }
 
@@ -420,33 +430,22 @@ impl LaneReceiver {
     }
 }
 
-/// A body that was lent.
-struct Borrowed {
+/// Body of a peer that is lent. Dropped, it gives the body back.
+struct Loan {
     session: Arc<Session>,
-    region: u16,
+    region: usize,
     slot: u32,
-    offset: u64,
-    bytes: u64,
 }
 
-impl Borrowed {
-    fn look(&self) -> Option<&[u8]> {
-        let region = self.session.regions.get(usize::from(self.region))?;
-        region.look(self.offset, self.bytes)
+impl AsRef<Mapping> for Loan {
+    fn as_ref(&self) -> &Mapping {
+        &self.session.regions[self.region]
     }
 }
 
-impl AsRef<[u8]> for Borrowed {
-    fn as_ref(&self) -> &[u8] {
-        self.look().unwrap_or_default()
-    }
-}
-
-impl Drop for Borrowed {
+impl Drop for Loan {
     fn drop(&mut self) {
-        if self.bytes > 0 {
-            self.session.give_back(self.slot);
-        }
+        self.session.give_back(self.slot);
     }
 }
 

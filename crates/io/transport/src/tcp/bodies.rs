@@ -1,7 +1,7 @@
 //! Places for bodies that come in.
 
-use super::input::{Region, SMALL_MAX};
-use crate::arena::{Arena, Block, SharedBlocks};
+use super::input::SMALL_MAX;
+use crate::arena::{Arena, Block, Region, SharedBlocks};
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 
@@ -82,8 +82,8 @@ impl Bodies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arena::ALIGNMENT;
-    use crate::arena::ArenaOptions;
+    use crate::arena::{ALIGNMENT, ArenaOptions, Cut};
+    use crate::tcp::input::Input;
 
     fn bodies(bytes: usize) -> Bodies {
         let options = ArenaOptions {
@@ -119,11 +119,13 @@ mod tests {
         assert_eq!(read.len(), 1 << 20);
         read[..8].copy_from_slice(b"head12..");
         let start = read.as_ptr();
-        let mut input = region.input(6);
+        let mut input = Input::placed(&mut region, 6);
         assert_eq!(input.front(4), b"head");
         input.skip(4);
-        let (body, present) = input.cut_body(3).unwrap();
-        assert_eq!((body.as_ref(), present), (b"12.".as_slice(), 2));
+        let Some(Cut::Begun(body, 2)) = input.cut_body(3) else {
+            panic!("two bytes of it are there");
+        };
+        assert_eq!(body.as_ref(), b"12.");
         assert!(input.rest().is_empty());
         bodies.give_region(region);
         // What comes next lies behind it, at the next cache line.
@@ -138,7 +140,7 @@ mod tests {
         for _ in 0..2 {
             let mut region = bodies.take_region().unwrap();
             starts.push(region.room(1).as_ptr());
-            region.input(100).skip(100);
+            Input::placed(&mut region, 100).skip(100);
             bodies.give_region(region);
         }
         assert_eq!(starts[0], starts[1]);
@@ -148,12 +150,13 @@ mod tests {
     fn a_body_too_large_for_the_rest_of_a_region_gets_a_new_one() {
         let mut bodies = bodies(32 << 20);
         let mut region = bodies.take_region().unwrap();
-        let (filled, _) = region.input(0).cut_body(SMALL_MAX as u64).unwrap();
+        let mut cut = |bytes| Input::placed(&mut region, 0).cut_body(bytes);
+        let filled = cut(SMALL_MAX as u64).unwrap();
         for _ in 0..7 {
-            let _ = region.input(0).cut_body(SMALL_MAX as u64 - 1).unwrap();
+            assert!(cut(SMALL_MAX as u64 - 1).is_some());
         }
-        assert!(region.input(0).cut_body(8).is_none());
-        assert!(region.input(0).cut_body(SMALL_MAX as u64 + 1).is_none());
+        assert!(cut(8).is_none());
+        assert!(cut(SMALL_MAX as u64 + 1).is_none());
         assert_eq!(bodies.take(8).unwrap().len(), 8);
         bodies.give_region(region);
         assert_eq!(bodies.arena.used_bytes(), 2 << 20);

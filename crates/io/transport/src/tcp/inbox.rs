@@ -2,7 +2,7 @@
 
 use super::bodies::Bodies;
 use super::input::Input;
-use crate::arena::Block;
+use crate::arena::{Block, Cut};
 use crate::transport::{CloseReason, EARLY_HEAD_BYTES_MAX, EarlyFrame, Frame};
 use bytes::Bytes;
 use sheaf_protocol::{Digest, Limits, Prefix, PrefixError, WireKind, crc32c};
@@ -187,24 +187,23 @@ impl Inbox {
                     kind,
                     head,
                     body_bytes,
-                } => {
-                    if let Some((block, present)) = input.cut_body(*body_bytes) {
-                        if present == block.len() {
-                            let body_digest = bodies.takes_digests.then(|| crc32c(block.as_ref()));
-                            let frame = Frame {
-                                kind: *kind,
-                                head: std::mem::take(head),
-                                body: block.freeze(),
-                            };
-                            return Ok(Step::Arrived(self.arrived(frame, body_digest)));
-                        }
+                } => match input.cut_body(*body_bytes) {
+                    Some(Cut::Whole(body)) => {
+                        let body_digest = bodies.takes_digests.then(|| crc32c(&body));
+                        let frame = Frame {
+                            kind: *kind,
+                            head: std::mem::take(head),
+                            body,
+                        };
+                        return Ok(Step::Arrived(self.arrived(frame, body_digest)));
+                    }
+                    Some(Cut::Begun(block, present)) => {
                         self.begin(block, bodies.takes_digests);
                         return Ok(self.filled(present).map_or(Step::Bytes, Step::Arrived));
                     }
-                    if !self.find_space(bodies) {
-                        return Ok(Step::Space);
-                    }
-                }
+                    None if !self.find_space(bodies) => return Ok(Step::Space),
+                    None => {}
+                },
                 State::Body(body) => {
                     let piece = input.front(body.block.len() - body.filled);
                     let piece_bytes = piece.len();
@@ -406,7 +405,7 @@ mod tests {
                 let mut input = Input::Apart(piece);
                 if let Some(region) = &mut region {
                     region.room(piece.len()).copy_from_slice(piece);
-                    input = region.input(piece.len());
+                    input = Input::placed(region, piece.len());
                 }
                 while let Step::Arrived(frame) =
                     inbox.take(&mut input, &limits, &mut bodies, Instant::now()).unwrap()

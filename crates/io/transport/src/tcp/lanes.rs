@@ -12,14 +12,15 @@ use crate::handover::Holdings;
 use crate::mapping::Mapping;
 use crate::shm::lane::{LaneReceiver, LaneSender, MEMORY_BYTES};
 use crate::shm::lendable::Lendable;
-use crate::shm::meeting::{self, LaneListener, Offer, REGIONS_MAX, Signal, Token};
+use crate::shm::meeting::{self, Joining, LaneListener, Offer, REGIONS_MAX, Signal};
+use crate::shm::message::Token;
 use crate::transport::{CloseReason, ConnId, Event, Frame};
 use mio::Interest;
 use mio::unix::SourceFd;
 use sheaf_protocol::WireKind;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 /// Most connections at the listener that have not named their stream yet; one more closes the oldest.
@@ -35,8 +36,8 @@ pub(super) struct Lanes {
     is_shut: bool,
     /// Streams that were offered a lane and did not come for it yet.
     offered: BTreeMap<Token, ConnId>,
-    /// Sockets of peers that have not sent their hello.
-    joining: BTreeMap<u64, OwnedFd>,
+    /// Peers that have not brought all of their memory.
+    joining: BTreeMap<u64, Joining>,
     /// Lanes that were brought and not welcomed yet.
     pending: HashMap<u64, (ConnId, LaneSender)>,
     /// Lanes that stand, by the ids of their sockets.
@@ -249,24 +250,24 @@ impl Tcp {
             if self.lanes.joining.len() >= JOINING_MAX
                 && let Some((_, oldest)) = self.lanes.joining.pop_first()
             {
-                self.unwatch(oldest.as_fd());
+                self.unwatch(oldest.socket());
                 self.shared.stats.lanes_failed += 1;
             }
-            self.lanes.joining.insert(id, socket);
+            self.lanes.joining.insert(id, Joining::new(socket));
             self.receive_hello(id);
         }
     }
 
     fn receive_hello(&mut self, id: u64) {
-        let Some(socket) = self.lanes.joining.get(&id) else {
+        let Some(joining) = self.lanes.joining.get_mut(&id) else {
             return;
         };
-        let hello = match meeting::receive(socket.as_fd(), MEMORY_BYTES) {
+        let hello = match joining.receive(MEMORY_BYTES) {
             Ok(None) => return,
             Ok(Some(hello)) => Some(hello),
             Err(_) => None,
         };
-        let Some(socket) = self.lanes.joining.remove(&id) else {
+        let Some(socket) = self.lanes.joining.remove(&id).map(Joining::into_socket) else {
             return;
         };
         let offered = hello.and_then(|hello| {

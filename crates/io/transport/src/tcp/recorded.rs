@@ -42,7 +42,7 @@ pub fn frames_of(
             && room.len() == piece.len()
         {
             room.copy_from_slice(piece);
-            input = region.input(piece.len());
+            input = Input::placed(region, piece.len());
         }
         loop {
             match inbox.take(&mut input, limits, &mut bodies, now) {

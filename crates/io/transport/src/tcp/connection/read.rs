@@ -1,9 +1,10 @@
 //! The reading half of a turn.
 
 use super::{Connection, Shared, TURN_BYTES, closed_with};
+use crate::arena::Region;
 use crate::tcp::inbox::{Arrived, Step};
+use crate::tcp::input::Input;
 use crate::tcp::input::SMALL_MAX;
-use crate::tcp::input::{Input, Region};
 use crate::transport::{CloseReason, Event};
 use sheaf_protocol::WireKind;
 use std::io::{self, ErrorKind, IoSliceMut, Read};
@@ -63,7 +64,7 @@ impl Connection {
             Ok(read) => {
                 self.count(&read, shared, now);
                 let input = match &mut region {
-                    Some(region) => region.input(read.ahead),
+                    Some(region) => Input::placed(region, read.ahead),
                     None => Input::Apart(&buffer[..read.ahead]),
                 };
                 self.take_read(&read, input, shared, events, now)

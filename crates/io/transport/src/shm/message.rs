@@ -1,4 +1,4 @@
-//! Messages between lender and borrower on their socket.
+//! Messages between the two sides of a lane or of a hand-over, on their socket.
 
 use super::answer::Answers;
 use rustix::io::Errno;
@@ -12,24 +12,69 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Magic of the first message of a lender; the last byte is the version.
 const MAGIC: [u8; 8] = *b"SHEFTAK\x02";
+/// Magic of the first message of the sender of a lane; the last byte is the version.
+const LANE_MAGIC: [u8; 8] = *b"SHEFSHM\x02";
 const REGION: u8 = b'R';
 const FORGET: u8 = b'F';
 const LEAVE: u8 = b'L';
 const PRODUCT: u8 = b'P';
+const WELCOME: u8 = b'Y';
 const WAKE: u8 = 0;
 
 /// Descriptors that come with one message.
 const FILES_MAX: usize = 2;
-const MESSAGE_BYTES_MAX: usize = 32;
+const MESSAGE_BYTES_MAX: usize = 40;
+
+impl From<ControlMessage> for Vec<u8> {
+    /// Returns the bytes of a message, for an error that names what was found.
+    fn from(message: ControlMessage) -> Self {
+        message.encode().as_slice().to_vec()
+    }
+}
+
+/// Secret that identifies a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Token([u8; Self::SIZE]);
+
+impl Token {
+    const SIZE: usize = 16;
+
+    pub(crate) fn new() -> io::Result<Self> {
+        let mut bytes = [0; Self::SIZE];
+        let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+        if filled < bytes.len() {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Self(bytes))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; Self::SIZE] {
+        &self.0
+    }
+
+    /// Reads a token, and returns what is behind it.
+    pub(super) fn split_off(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (token, rest) = bytes.split_first_chunk()?;
+        Some((Self(*token), rest))
+    }
+}
 
 /// Message on the socket, without its descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ControlMessage {
+pub(crate) enum ControlMessage {
     /// The rings, of so many bytes, and which answers are taken.
     Hello {
         bytes: u64,
         answers: Option<Answers>,
     },
+    /// The rings of a lane, of so many bytes, for the stream that the token identifies; so many regions follow.
+    Join {
+        token: Token,
+        bytes: u64,
+        regions: u8,
+    },
+    /// The lane stands.
+    Welcome,
     /// Memory in which bodies lie, as records name it.
     Region { number: u32, bytes: u64 },
     /// End of a region: no later record names it.
@@ -42,11 +87,36 @@ pub(super) enum ControlMessage {
     Product { number: u32, bytes: u64 },
 }
 
-fn numbered(kind: u8, number: u32, bytes: u64) -> Vec<u8> {
-    [&[kind][..], &number.to_le_bytes(), &bytes.to_le_bytes()].concat()
+/// Bytes of one message.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    bytes: [u8; MESSAGE_BYTES_MAX],
+    len: usize,
 }
 
-/// Reads what [`numbered`] has written behind the kind.
+impl Packet {
+    fn of(parts: &[&[u8]]) -> Self {
+        let mut packet = Self {
+            bytes: [0; MESSAGE_BYTES_MAX],
+            len: 0,
+        };
+        for part in parts {
+            packet.bytes[packet.len..][..part.len()].copy_from_slice(part);
+            packet.len += part.len();
+        }
+        packet
+    }
+
+    fn numbered(kind: u8, number: u32, bytes: u64) -> Self {
+        Self::of(&[&[kind], &number.to_le_bytes(), &bytes.to_le_bytes()])
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Reads what [`Packet::numbered`] has written behind the kind.
 fn read_numbered(rest: &[u8]) -> Option<(u32, u64)> {
     let (number, rest) = rest.split_first_chunk()?;
     let bytes = u64::from_le_bytes(rest.try_into().ok()?);
@@ -54,24 +124,24 @@ fn read_numbered(rest: &[u8]) -> Option<(u32, u64)> {
 }
 
 impl ControlMessage {
-    fn encode(self) -> Vec<u8> {
+    fn encode(self) -> Packet {
         match self {
             Self::Hello { bytes, answers } => {
                 let product = answers.map_or(0, |answers| answers.product_bytes_max);
                 let takes = [u8::from(answers.is_some())];
-                [
-                    &MAGIC[..],
-                    &bytes.to_le_bytes(),
-                    &takes,
-                    &product.to_le_bytes(),
-                ]
-                .concat()
+                Packet::of(&[&MAGIC, &bytes.to_le_bytes(), &takes, &product.to_le_bytes()])
             }
-            Self::Region { number, bytes } => numbered(REGION, number, bytes),
-            Self::Product { number, bytes } => numbered(PRODUCT, number, bytes),
-            Self::Forget { number } => [&[FORGET][..], &number.to_le_bytes()].concat(),
-            Self::Wake => vec![WAKE],
-            Self::Leave => vec![LEAVE],
+            Self::Join {
+                token,
+                bytes,
+                regions,
+            } => Packet::of(&[&LANE_MAGIC, token.bytes(), &bytes.to_le_bytes(), &[regions]]),
+            Self::Welcome => Packet::of(&[&[WELCOME]]),
+            Self::Region { number, bytes } => Packet::numbered(REGION, number, bytes),
+            Self::Product { number, bytes } => Packet::numbered(PRODUCT, number, bytes),
+            Self::Forget { number } => Packet::of(&[&[FORGET], &number.to_le_bytes()]),
+            Self::Wake => Packet::of(&[&[WAKE]]),
+            Self::Leave => Packet::of(&[&[LEAVE]]),
         }
     }
 
@@ -88,7 +158,19 @@ impl ControlMessage {
             let bytes = u64::from_le_bytes(*bytes);
             return Some(Self::Hello { bytes, answers });
         }
+        if let Some(rest) = bytes.strip_prefix(&LANE_MAGIC) {
+            let (token, rest) = Token::split_off(rest)?;
+            let (bytes, rest) = rest.split_first_chunk()?;
+            let &[regions] = rest else { return None };
+            let bytes = u64::from_le_bytes(*bytes);
+            return Some(Self::Join {
+                token,
+                bytes,
+                regions,
+            });
+        }
         Some(match bytes {
+            [WELCOME] => Self::Welcome,
             [REGION, rest @ ..] => {
                 let (number, bytes) = read_numbered(rest)?;
                 Self::Region { number, bytes }
@@ -108,12 +190,13 @@ impl ControlMessage {
 }
 
 /// Sends `message` with `files`; returns `false` if there is no room for it now.
-pub(super) fn send(
+pub(crate) fn send(
     socket: BorrowedFd<'_>,
     message: ControlMessage,
     files: &[BorrowedFd<'_>],
 ) -> io::Result<bool> {
-    let bytes = message.encode();
+    let packet = message.encode();
+    let slices = [IoSlice::new(packet.as_slice())];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
@@ -121,7 +204,7 @@ pub(super) fn send(
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     loop {
-        match rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags) {
+        match rustix::net::sendmsg(socket, &slices, &mut control, flags) {
             Ok(_) => return Ok(true),
             Err(Errno::AGAIN) => return Ok(false),
             Err(Errno::INTR) => {}
@@ -132,9 +215,11 @@ pub(super) fn send(
 
 /// Result of reading the socket.
 #[derive(Debug)]
-pub(super) enum Received {
-    /// Bytes, with their descriptors. `None` if they are no message.
-    Message(Option<ControlMessage>, Vec<OwnedFd>, Vec<u8>),
+pub(crate) enum Received {
+    /// A message, with its descriptors.
+    Message(ControlMessage, Vec<OwnedFd>),
+    /// Bytes that are no message.
+    Other(Vec<u8>),
     /// Nothing now.
     Nothing,
     /// The other end is gone.
@@ -142,7 +227,7 @@ pub(super) enum Received {
 }
 
 /// Receives the next message.
-pub(super) fn receive(socket: BorrowedFd<'_>) -> Received {
+pub(crate) fn receive(socket: BorrowedFd<'_>) -> Received {
     let mut bytes = [0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -168,12 +253,15 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Received {
         }
     }
     let bytes = &bytes[..received];
-    Received::Message(ControlMessage::decode(bytes), files, bytes.to_vec())
+    match ControlMessage::decode(bytes) {
+        Some(message) => Received::Message(message, files),
+        None => Received::Other(bytes.to_vec()),
+    }
 }
 
 /// Wakes the other end. If that cannot be sent now, many a wake is waiting there already; if it is gone, its socket
 /// reports so.
-pub(super) fn wake(socket: BorrowedFd<'_>) {
+pub(crate) fn wake(socket: BorrowedFd<'_>) {
     let _ = send(socket, ControlMessage::Wake, &[]);
 }
 
@@ -194,7 +282,7 @@ mod tests {
         drop(far);
         let received = receive(near.as_fd());
         assert!(
-            matches!(received, Received::Message(Some(ControlMessage::Leave), ..)),
+            matches!(received, Received::Message(ControlMessage::Leave, _)),
             "{received:?}"
         );
         assert!(matches!(receive(near.as_fd()), Received::Gone));
@@ -224,11 +312,17 @@ mod tests {
             ControlMessage::Forget { number: u32::MAX },
             ControlMessage::Wake,
             ControlMessage::Leave,
+            ControlMessage::Join {
+                token: Token::new().unwrap(),
+                bytes: 1 << 33,
+                regions: 7,
+            },
+            ControlMessage::Welcome,
         ] {
-            let bytes = message.encode();
-            assert_eq!(ControlMessage::decode(&bytes), Some(message));
-            assert_eq!(ControlMessage::decode(&[&bytes[..], b"x"].concat()), None);
-            assert!(bytes.len() <= MESSAGE_BYTES_MAX);
+            let packet = message.encode();
+            let bytes = packet.as_slice();
+            assert_eq!(ControlMessage::decode(bytes), Some(message));
+            assert_eq!(ControlMessage::decode(&[bytes, b"x"].concat()), None);
         }
         assert_eq!(ControlMessage::decode(b"RxF"), None);
         assert_eq!(ControlMessage::decode(b"SHEFTAK\x01\0\0\0\0\0\0\0\0"), None);
