@@ -90,7 +90,7 @@ pub fn lender(bytes: &[u8]) {
             returns_of_borrower(MESSAGES, said).expect("memory and sockets are there");
         let back = of_borrower.back.iter().map(|(number, answer)| {
             let product = answer.product.as_deref();
-            assert!(product.is_none_or(|product| product == b"ten bytes!"));
+            assert!(product.is_none_or(|product| b"ten bytes!".starts_with(product)));
             *number
         });
         let all: Vec<u32> = back.chain(of_borrower.left.iter().copied()).collect();

@@ -17,7 +17,7 @@ use icn::{IcnArgs, IcnRowArgs};
 use monitor::{LoadArgs, MonitorArgs};
 use serve::{ServeArgs, ServeLoadArgs};
 use sheaf_bench::Missing;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use threads::ThreadsArgs;
 use transport::TransportArgs;
@@ -68,6 +68,9 @@ struct PeerArgs {
     /// Connect over Unix sockets, each of which stands for an address.
     #[arg(long)]
     unix: bool,
+    /// Protect the connections by TLS, with certificates in this folder.
+    #[arg(long, value_name = "DIR")]
+    certificates: Option<PathBuf>,
 }
 
 /// Runs the benchmark.
@@ -89,10 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Subject::ServeLoad(args) => serve::load(args),
         Subject::WriteLoad(args) => write::load(args),
         Subject::MonitorLoad(args) => monitor::load(args),
-        Subject::TransportPeer(args) => {
-            sheaf_bench::transport::peer::run(&args.common, args.shared_memory, args.unix)
-                .map(|()| ExitCode::SUCCESS)
-        }
+        Subject::TransportPeer(args) => transport::peer(args).map(|()| ExitCode::SUCCESS),
     };
     outcome.map_err(|error| match error.downcast::<Missing>() {
         Ok(missing) => fail::bad_use(missing),

@@ -36,6 +36,7 @@ pub use close_notice::CloseNotice;
 pub use config::TcpConfig;
 pub(crate) use deal::Dealt;
 pub use options::SocketOptions;
+pub(crate) use outbox::Dropped;
 pub use recorded::{Recorded, frames_of};
 pub use security::{Bulk, Refusal, Security};
 pub use stats::{Refused, Stats};
@@ -607,9 +608,9 @@ impl Transport for Tcp {
         };
         let stats = &mut self.shared.stats;
         match connection.outbox.push(frame) {
-            Ok(taken) => {
-                stats.frames_dropped += taken.frames_dropped;
-                stats.bytes_dropped += taken.bytes_dropped;
+            Ok(dropped) => {
+                stats.frames_dropped += dropped.frames;
+                stats.bytes_dropped += dropped.bytes;
             }
             Err(error) => {
                 stats.frames_held_back += 1;

@@ -120,7 +120,10 @@ fn measure_case(
     let wanted = rig.options.pairs as usize;
     let mut tracks: Vec<(&Found, Vec<Run>, Option<String>)> = found
         .iter()
-        .map(|one| (one, Vec::new(), one.refuses(path, case.shape, case.bytes)))
+        .map(|one| {
+            let refused = one.refuses(path, case.shape, case.binds, case.bytes);
+            (one, Vec::new(), refused)
+        })
         .collect();
     for round in 0..2 * wanted {
         let mut plain = None;

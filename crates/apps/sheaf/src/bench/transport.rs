@@ -1,8 +1,14 @@
 //! The command line of `sheaf bench transport`.
 
+use super::PeerArgs;
 use crate::{json_file, progress};
 use anyhow::Context as _;
+use peer_harness::Role;
+use sheaf_auth::{Authority, CertFiles, Credentials, Moment, Tls, Validity};
+use sheaf_bench::transport::peer::Ways;
 use sheaf_bench::transport::{self, Options, Path, Receivers, SIZES, Server, Shape, Side};
+use sheaf_protocol::{EpnId, FlpId, NodeId};
+use sheaf_transport::{Bulk, Security};
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -155,6 +161,7 @@ impl TransportArgs {
             pin: self.pin.unwrap_or(true),
             congestion: self.congestion.clone(),
             peers_dir: self.peers_dir.clone(),
+            certificates: None,
             receivers: match (&self.remote, self.connect, &self.token) {
                 (Some(host), ..) => Receivers::Host(host.clone()),
                 (None, Some(address), Some(token)) => Receivers::Server {
@@ -173,10 +180,15 @@ impl TransportArgs {
 ///
 /// What is wrong with the arguments, or what cannot be written.
 pub(super) fn run(args: &TransportArgs) -> anyhow::Result<ExitCode> {
-    let options = args.options();
+    let mut options = args.options();
     if let Some(address) = args.serve {
         serve(&options, address)?;
         return Ok(ExitCode::SUCCESS);
+    }
+    let folder = tempfile::tempdir().context("cannot make a folder for certificates")?;
+    if options.receivers == Receivers::Here {
+        issue(folder.path())?;
+        options.certificates = Some(folder.path().to_owned());
     }
     let report = transport::measure(&options, &mut |line| progress::line(line))?;
     // To machines first: a reader of the table may have gone.
@@ -196,6 +208,51 @@ pub(super) fn run(args: &TransportArgs) -> anyhow::Result<ExitCode> {
     }
     json_file::tell(args.json.as_deref(), &report.to_string())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs one side.
+///
+/// # Errors
+///
+/// As [`transport::peer::run`], and for certificates that cannot be read.
+pub(super) fn peer(args: &PeerArgs) -> anyhow::Result<()> {
+    let security = match &args.certificates {
+        Some(folder) => {
+            let node = node_of(args.common.role);
+            let files = CertFiles::in_directory(folder, node);
+            let credentials = Credentials::load(&files, node, Moment::now())?;
+            Security::Tls {
+                tls: Tls::new(&credentials)?,
+                bulk: Bulk::Encrypted,
+            }
+        }
+        None => Security::Insecure,
+    };
+    let ways = Ways {
+        shares_memory: args.shared_memory,
+        is_unix: args.unix,
+        security,
+    };
+    transport::peer::run(&args.common, ways)
+}
+
+fn node_of(role: Role) -> NodeId {
+    match role {
+        Role::Send => FlpId(0).into(),
+        Role::Receive => EpnId(0).into(),
+    }
+}
+
+/// Writes certificates for both sides, of a farm that exists for this run.
+fn issue(folder: &std::path::Path) -> anyhow::Result<()> {
+    let authority = Authority::new("bench", Validity::of_days(1))?;
+    authority.save(folder, false)?;
+    for role in [Role::Send, Role::Receive] {
+        let node = node_of(role);
+        let pem = authority.issue(node, Validity::of_days(1))?;
+        pem.save(&CertFiles::in_directory(folder, node), false)?;
+    }
+    Ok(())
 }
 
 /// Prints address and token, and starts receivers from then on.

@@ -2,17 +2,11 @@
 
 use super::line::Line;
 use super::passage::Order;
+use crate::tcp::Dropped;
 use crate::transport::{ConnId, Frame, WhenFull};
 use sheaf_auth::Identity;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Frames that a full queue has dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Dropped {
-    pub(super) frames: u64,
-    pub(super) bytes: u64,
-}
 
 /// Result of queueing a frame.
 #[derive(Debug, PartialEq, Eq)]

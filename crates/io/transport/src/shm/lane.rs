@@ -22,8 +22,7 @@ pub(crate) const RING_BYTES: usize = 1 << 20;
 /// Bodies that can be lent at once.
 const SLOTS: u32 = 1 << 16;
 /// Bytes of a record in which one comes back, with the length of the record.
-const BACK_RECORD: usize = 16;
-const _: () = assert!(ring::space_of(record::BACK_FIXED) == BACK_RECORD);
+const BACK_RECORD: usize = ring::space_of(record::BACK_SLOT);
 /// Bytes of the ring in which they come back: a record a slot, so that it is never full.
 pub(crate) const BACK_BYTES: usize = SLOTS as usize * BACK_RECORD;
 /// Where that ring begins.
@@ -302,7 +301,7 @@ impl Session {
     fn give_back(&self, slot: u32) {
         let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
         // A lender that has broken the ring gets nothing back: it is its own memory.
-        let is_back = matches!(back.push(&[&record::back(slot, 0)]), Ok(true));
+        let is_back = matches!(back.push(&[&slot.to_le_bytes()]), Ok(true));
         let shows = back.unpublished() >= UNSHOWN_BYTES || self.is_alone.load(Ordering::Acquire);
         if is_back && shows && back.publish() {
             message::wake(self.socket.as_fd());

@@ -12,6 +12,8 @@ pub(crate) const FIXED: usize = 8 + 4 + 4 + 4;
 pub(crate) const PLACE: usize = 4 + 8 + 8;
 /// Bytes at the front of a record that comes back: slot, product.
 pub(crate) const BACK_FIXED: usize = 4 + 4;
+/// Bytes of a record that comes back without an answer: its slot.
+pub(crate) const BACK_SLOT: usize = 4;
 
 /// Place of a body in memory that both sides have mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,12 +128,15 @@ pub(crate) fn back(slot: u32, product: u32) -> [u8; BACK_FIXED] {
     encoded
 }
 
-/// Reads a record that comes back: slot, product, tags.
+/// Reads a record that comes back: slot, product, tags. It may end behind the slot: then there is no answer.
 pub(crate) fn read_back(record: &[u8]) -> Result<(u32, u32, &str), ShmFault> {
-    let (found, least) = (record.len(), BACK_FIXED);
+    let (found, least) = (record.len(), BACK_SLOT);
     let most = BACK_FIXED + TAGS_BYTES_MAX;
     let wrong = || ShmFault::Record { found, least, most };
     let (slot, rest) = record.split_first_chunk().ok_or_else(wrong)?;
+    if rest.is_empty() {
+        return Ok((u32::from_le_bytes(*slot), 0, ""));
+    }
     let (product, tags) = rest.split_first_chunk().ok_or_else(wrong)?;
     if tags.len() > TAGS_BYTES_MAX {
         return Err(wrong());
@@ -185,7 +190,10 @@ mod tests {
         let record = [&back(3, 9)[..], b"a,b"].concat();
         assert_eq!(read_back(&record), Ok((3, 9, "a,b")));
         assert_eq!(read_back(&back(3, 0)), Ok((3, 0, "")));
-        assert!(read_back(&record[..7]).is_err());
+        assert_eq!(read_back(&record[..4]), Ok((3, 0, "")));
+        for bytes in [0, 3, 5, 7] {
+            assert!(read_back(&record[..bytes]).is_err(), "{bytes} bytes");
+        }
         assert!(read_back(&[&back(3, 9)[..], &[b'a'; 65]].concat()).is_err());
         assert!(read_back(&[&back(3, 9)[..], b"A"].concat()).is_err());
     }

@@ -30,7 +30,7 @@ impl AsRef<Mapping> for Loan {
 impl Drop for Loan {
     fn drop(&mut self) {
         let mut back = self.back.lock().unwrap();
-        assert!(back.push(&[&record::back(self.slot, 0)]).unwrap());
+        assert!(back.push(&[&self.slot.to_le_bytes()]).unwrap());
         let _ = back.publish();
     }
 }

@@ -79,13 +79,12 @@ pub(crate) struct Lent {
     pub(crate) bytes: u64,
 }
 
-/// Result of queueing a frame.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
-    /// Frames that were dropped for it, itself possibly one of them.
-    pub(crate) frames_dropped: u64,
+/// Frames that a full queue has dropped for another, itself possibly one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    pub(crate) frames: u64,
     /// Bytes of the frames.
-    pub(crate) bytes_dropped: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Result of one write.
@@ -141,12 +140,9 @@ impl Outbox {
     }
 
     /// Takes `frame`, or does with it what the queue does when it is full.
-    pub(crate) fn push(&mut self, frame: Frame) -> Result<Taken, SendError> {
+    pub(crate) fn push(&mut self, frame: Frame) -> Result<Dropped, SendError> {
         let wire_bytes = frame.wire_bytes();
-        let mut taken = Taken {
-            frames_dropped: 0,
-            bytes_dropped: 0,
-        };
+        let mut dropped = Dropped::default();
         if !self.has_room(wire_bytes) {
             match self.when_full {
                 WhenFull::Block => {
@@ -154,12 +150,12 @@ impl Outbox {
                     return Err(SendError::Full(frame));
                 }
                 WhenFull::DropNewest => {}
-                WhenFull::DropOldest => self.drop_oldest(wire_bytes, &mut taken),
+                WhenFull::DropOldest => self.drop_oldest(wire_bytes, &mut dropped),
             }
             if !self.has_room(wire_bytes) {
-                taken.frames_dropped += 1;
-                taken.bytes_dropped += wire_bytes;
-                return Ok(taken);
+                dropped.frames += 1;
+                dropped.bytes += wire_bytes;
+                return Ok(dropped);
             }
         }
         self.bytes += wire_bytes;
@@ -167,7 +163,7 @@ impl Outbox {
             Some(lane) => lane.frames.push_back(frame),
             None => self.frames.push_back(Queued::new(frame)),
         }
-        Ok(taken)
+        Ok(dropped)
     }
 
     /// From now on frames go over the lane of `lender`, behind `last`, which is the last of those before.
@@ -239,7 +235,7 @@ impl Outbox {
     }
 
     /// Makes room by dropping from the front, but not what the peer has begun to receive, or was announced.
-    fn drop_oldest(&mut self, wire_bytes: u64, taken: &mut Taken) {
+    fn drop_oldest(&mut self, wire_bytes: u64, dropped: &mut Dropped) {
         let begun = usize::from(self.sent > 0);
         while !self.has_room(wire_bytes)
             && let Some(oldest) = match &mut self.lane {
@@ -249,8 +245,8 @@ impl Outbox {
         {
             let bytes = oldest.wire_bytes();
             self.bytes -= bytes;
-            taken.frames_dropped += 1;
-            taken.bytes_dropped += bytes;
+            dropped.frames += 1;
+            dropped.bytes += bytes;
         }
     }
 
@@ -275,9 +271,14 @@ impl Outbox {
             };
         };
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let asked = SendFlags::from_bits_retain(libc::MSG_ZEROCOPY.cast_unsigned());
+        let is_asked = zero_copy.asks();
+        let asked = match is_asked {
+            true => SendFlags::from_bits_retain(libc::MSG_ZEROCOPY.cast_unsigned()),
+            false => SendFlags::empty(),
+        };
         let slices = [IoSlice::new(&piece)];
         let control = &mut SendAncillaryBuffer::default();
+        let begun = zero_copy.clock();
         let bytes = match sendmsg(&socket, &slices, control, flags | asked) {
             // As much memory as this process may have the kernel hold is held: this piece is copied.
             Err(Errno::NOBUFS) => {
@@ -286,7 +287,10 @@ impl Outbox {
             }
             sent => {
                 let bytes = sent?;
-                zero_copy.sent(piece.slice(..bytes));
+                if is_asked {
+                    zero_copy.sent(piece.slice(..bytes));
+                }
+                zero_copy.count(is_asked, bytes, begun);
                 bytes
             }
         };
@@ -460,12 +464,12 @@ mod tests {
     #[test]
     fn a_queue_that_drops_the_newest_keeps_what_it_has() {
         let mut outbox = outbox(WhenFull::DropNewest, &[400, 401]);
-        let taken = outbox.push(frame(0, 402)).unwrap();
+        let dropped = outbox.push(frame(0, 402)).unwrap();
         assert_eq!(
-            taken,
-            Taken {
-                frames_dropped: 1,
-                bytes_dropped: 426
+            dropped,
+            Dropped {
+                frames: 1,
+                bytes: 426
             }
         );
         assert_eq!(bodies(&outbox), [400, 401]);
@@ -475,17 +479,17 @@ mod tests {
     fn a_queue_that_drops_the_oldest_spares_what_is_partly_sent() {
         let mut outbox = outbox(WhenFull::DropOldest, &[300, 301, 302]);
         outbox.advance(1);
-        let taken = outbox.push(frame(0, 303)).unwrap();
+        let dropped = outbox.push(frame(0, 303)).unwrap();
         assert_eq!(
-            taken,
-            Taken {
-                frames_dropped: 1,
-                bytes_dropped: 325
+            dropped,
+            Dropped {
+                frames: 1,
+                bytes: 325
             }
         );
         assert_eq!(bodies(&outbox), [300, 302, 303]);
-        let taken = outbox.push(frame(0, 990)).unwrap();
-        assert_eq!(taken.frames_dropped, 3);
+        let dropped = outbox.push(frame(0, 990)).unwrap();
+        assert_eq!(dropped.frames, 3);
         assert_eq!((bodies(&outbox), outbox.bytes()), (vec![300], 323));
     }
 

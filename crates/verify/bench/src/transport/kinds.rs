@@ -1,6 +1,6 @@
 //! The transports that can be measured, and where their programs are. A new one is a row of [`KINDS`].
 
-use super::options::{Options, Path, Shape};
+use super::options::{Options, Path, Shape, Side};
 use crate::Missing;
 use anyhow::{Context as _, bail};
 use std::path::PathBuf;
@@ -19,6 +19,10 @@ pub(crate) struct Kind {
     has_many: bool,
     /// Whether it goes over a network; if not, it is measured beside loopback only.
     has_network: bool,
+    /// Whether the sender can bind, too.
+    sender_binds: bool,
+    /// Whether it is protected by TLS, with certificates that are made for the run.
+    is_protected: bool,
     /// Whether it sends from and receives into memory that has left the caches, filled with what is checked on arrival.
     pub(crate) is_checked: bool,
 }
@@ -43,12 +47,24 @@ const fn peer(name: &'static str, program: &'static str) -> Kind {
         bytes_max: ANY,
         has_many: true,
         has_network: true,
+        sender_binds: true,
+        is_protected: false,
         is_checked: true,
     }
 }
 
+/// libfabric over one of its providers. The receiver of reliable datagrams does not know who sends.
+const fn libfabric(name: &'static str, provider: &'static [&'static str]) -> Kind {
+    Kind {
+        program: Program::Peer("libfabric_peer", provider),
+        has_many: false,
+        sender_binds: false,
+        ..peer(name, "libfabric_peer")
+    }
+}
+
 /// All of them. The first is what the others are held against.
-pub(crate) const KINDS: [Kind; 12] = [
+pub(crate) const KINDS: [Kind; 15] = [
     Kind {
         program: Program::Peer("plain_tcp", &["peer"]),
         ..peer("plain-tcp", "plain_tcp")
@@ -60,6 +76,11 @@ pub(crate) const KINDS: [Kind; 12] = [
     Kind {
         program: Program::Own(&["bench", "transport-peer", "--shared-memory"]),
         ..peer("sheaf-shm", "")
+    },
+    Kind {
+        program: Program::Own(&["bench", "transport-peer"]),
+        is_protected: true,
+        ..peer("sheaf-tls", "")
     },
     Kind {
         program: Program::Own(&["bench", "transport-peer", "--unix"]),
@@ -77,6 +98,11 @@ pub(crate) const KINDS: [Kind; 12] = [
         ..peer("rzmq", "rzmq_peer")
     },
     peer("zeromq", "zeromq_peer"),
+    libfabric("libfabric-tcp", &["tcp"]),
+    Kind {
+        has_network: false,
+        ..libfabric("libfabric-shm", &["shm"])
+    },
     Kind {
         name: "iperf3",
         program: Program::Iperf3,
@@ -84,6 +110,8 @@ pub(crate) const KINDS: [Kind; 12] = [
         bytes_max: 1 << 20,
         has_many: false,
         has_network: true,
+        sender_binds: true,
+        is_protected: false,
         is_checked: false,
     },
 ];
@@ -95,6 +123,8 @@ pub(crate) struct Found {
     pub(crate) kind: &'static Kind,
     /// Program.
     pub(crate) program: PathBuf,
+    /// Certificates, for one that is protected.
+    certificates: Option<PathBuf>,
 }
 
 impl Found {
@@ -104,6 +134,9 @@ impl Found {
         if let Program::Own(words) | Program::Peer(_, words) = self.kind.program {
             command.args(words);
         }
+        if let Some(folder) = &self.certificates {
+            command.arg("--certificates").arg(folder);
+        }
         command
     }
 
@@ -112,8 +145,17 @@ impl Found {
         self.kind.program == Program::Iperf3
     }
 
-    /// Whether it can carry messages of `bytes` in `shape` over `path`; if not, why.
-    pub(crate) fn refuses(&self, path: Path, shape: Shape, bytes: usize) -> Option<String> {
+    /// Whether it can carry messages of `bytes` in `shape` over `path` when `binds` binds; if not, why.
+    pub(crate) fn refuses(
+        &self,
+        path: Path,
+        shape: Shape,
+        binds: Side,
+        bytes: usize,
+    ) -> Option<String> {
+        if binds == Side::Sender && !self.kind.sender_binds {
+            return Some("its receiver binds".to_owned());
+        }
         if path != Path::Loopback && !self.kind.has_network {
             return Some("it is for processes of one machine".to_owned());
         }
@@ -148,8 +190,8 @@ pub(crate) fn find(options: &Options) -> anyhow::Result<(Vec<Found>, Vec<String>
         if index > 0 && !is_wanted(kind) {
             continue;
         }
-        match find_one(kind, options) {
-            Ok(program) => found.push(Found { kind, program }),
+        match found_one(kind, options) {
+            Ok(one) => found.push(one),
             Err(error) if index > 0 && options.transports.is_empty() => {
                 missing.push(format!("{}: {error:#}", kind.name));
             }
@@ -167,8 +209,19 @@ pub(crate) fn find(options: &Options) -> anyhow::Result<(Vec<Found>, Vec<String>
 pub(crate) fn named(name: &str, options: &Options) -> anyhow::Result<Found> {
     let kind = KINDS.iter().find(|kind| kind.name == name);
     let kind = kind.with_context(|| format!("there is no transport {name:?}"))?;
-    let program = find_one(kind, options)?;
-    Ok(Found { kind, program })
+    found_one(kind, options)
+}
+
+fn found_one(kind: &'static Kind, options: &Options) -> anyhow::Result<Found> {
+    let certificates = options.certificates.clone().filter(|_| kind.is_protected);
+    if kind.is_protected && certificates.is_none() {
+        bail!("it has no certificates: they are made where both sides run");
+    }
+    Ok(Found {
+        kind,
+        program: find_one(kind, options)?,
+        certificates,
+    })
 }
 
 fn find_one(kind: &Kind, options: &Options) -> anyhow::Result<PathBuf> {
@@ -220,16 +273,24 @@ mod tests {
     fn what_a_transport_cannot_do_is_told() {
         let of = |name| {
             let kind = KINDS.iter().find(|kind| kind.name == name).unwrap();
-            let program = PathBuf::new();
-            Found { kind, program }
+            Found {
+                kind,
+                program: PathBuf::new(),
+                certificates: None,
+            }
         };
         let shape = |text: &str| text.parse::<Shape>().unwrap();
-        let refused = |name, path, text, bytes| of(name).refuses(path, shape(text), bytes);
+        let refused =
+            |name, path, text, bytes| of(name).refuses(path, shape(text), Side::Receiver, bytes);
         let (loopback, veth) = (Path::Loopback, Path::Veth);
         assert_eq!(refused("sheaf", veth, "240-1", 100_000_000), None);
         assert!(refused("rzmq", loopback, "1-1", 100_000_000).is_some());
         assert!(refused("iperf3", loopback, "2-1", 1000).is_some());
         assert_eq!(refused("sheaf-unix", loopback, "2-3", 1000), None);
         assert!(refused("sheaf-unix", veth, "1-1", 1000).is_some());
+        assert_eq!(refused("libfabric-tcp", veth, "1-1", 1000), None);
+        assert!(refused("libfabric-shm", veth, "1-1", 1000).is_some());
+        let bound = of("libfabric-tcp").refuses(loopback, shape("1-1"), Side::Sender, 1000);
+        assert_eq!(bound.as_deref(), Some("its receiver binds"));
     }
 }

@@ -52,6 +52,8 @@ pub struct Options {
     pub congestion: String,
     /// Folder of the programs of the other libraries; else beside this program and in tools/peers/bin.
     pub peers_dir: Option<PathBuf>,
+    /// Folder with certificates of `flp:0` and `epn:0`, for transports under TLS; they are not there without it.
+    pub certificates: Option<PathBuf>,
     /// Host of the receivers.
     pub receivers: Receivers,
 }
@@ -76,6 +78,7 @@ impl Default for Options {
             pin: true,
             congestion: "cubic".to_owned(),
             peers_dir: None,
+            certificates: None,
             receivers: Receivers::Here,
         }
     }

@@ -23,15 +23,25 @@ const BUFFER_BYTES: (usize, usize) = (4 << 20, 256 << 10);
 /// Heads are cut out of blocks of so many bytes.
 const HEADS_BYTES: usize = 64 << 10;
 
-/// Runs one side: over shared memory if `shares_memory`, over Unix sockets, each of which stands for an address, if
-/// `is_unix`.
+/// Ways of the bytes between the two sides.
+#[derive(Debug)]
+pub struct Ways {
+    /// Whether bodies stay in the memory of the sender.
+    pub shares_memory: bool,
+    /// Whether Unix sockets stand for the addresses.
+    pub is_unix: bool,
+    /// Protection of the connections.
+    pub security: Security,
+}
+
+/// Runs one side.
 ///
 /// # Errors
 ///
 /// What is wrong with the arguments, the connections, or a message that came.
-pub fn run(args: &Args, shares_memory: bool, is_unix: bool) -> anyhow::Result<()> {
+pub fn run(args: &Args, ways: Ways) -> anyhow::Result<()> {
     let at = |address: &SocketAddr| {
-        if is_unix {
+        if ways.is_unix {
             socket_of(address)
         } else {
             address.to_string()
@@ -39,10 +49,10 @@ pub fn run(args: &Args, shares_memory: bool, is_unix: bool) -> anyhow::Result<()
     };
     args.check()?;
     let config = TcpConfig {
-        shared_memory: shares_memory,
+        shared_memory: ways.shares_memory,
         ..config(args)
     };
-    let mut peer = Peer::new(args, config)?;
+    let mut peer = Peer::new(args, config, ways.security)?;
     let (run, conns) = match args.bind {
         Some(address) => {
             peer.tcp.listen_bulk(&at(&address))?;
@@ -57,7 +67,7 @@ pub fn run(args: &Args, shares_memory: bool, is_unix: bool) -> anyhow::Result<()
             (Run::ready(args)?, conns?)
         }
     };
-    let congestion = (!is_unix).then(|| peer.tcp.socket_options().congestion_control.clone());
+    let congestion = (!ways.is_unix).then(|| peer.tcp.socket_options().congestion_control.clone());
     let run = match args.role {
         Role::Send => peer.send(args, run, &conns)?,
         Role::Receive => peer.receive(args, run)?,
@@ -97,7 +107,7 @@ struct Peer {
 }
 
 impl Peer {
-    fn new(args: &Args, config: TcpConfig) -> anyhow::Result<Self> {
+    fn new(args: &Args, config: TcpConfig, security: Security) -> anyhow::Result<Self> {
         // A receiver keeps half of its memory, and needs room for what comes in meanwhile.
         let bytes = match args.role {
             Role::Send => args.pool_bytes,
@@ -118,7 +128,7 @@ impl Peer {
             fill(block.as_mut());
             pool = block.freeze();
         }
-        let mut tcp = Tcp::with_security(config, arena.clone(), Security::Insecure)?;
+        let mut tcp = Tcp::with_security(config, arena.clone(), security)?;
         tcp.lend(&arena, u64::MAX);
         Ok(Self {
             tcp,

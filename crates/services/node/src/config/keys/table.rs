@@ -239,7 +239,8 @@ keys! {
         /// Whether STFs for an EPN on the same machine stay where they are, and the EPN looks at them there.
         shared_memory: "";
         /// Whether the kernel is asked not to copy large STFs that go to other machines. It is asked no more where
-        /// it copies after all.
+        /// it copies after all, or
+        /// where copies take less processor time.
         zero_copy: "";
         /// Connections that peers may have open at once. The limit of file descriptors must hold them.
         connections_max: "connections";
