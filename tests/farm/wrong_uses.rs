@@ -419,7 +419,7 @@ const CASES: &[(&str, i32, &str)] = &[
     (
         "bench transport --transports carrier-pigeon",
         2,
-        "found `carrier-pigeon`, expected one of plain-tcp, sheaf, sheaf-shm, sheaf-unix, libzmq, n",
+        "found `carrier-pigeon`, expected one of plain-tcp, sheaf, sheaf-shm, sheaf-tls, sheaf-unix, ",
     ),
     ("completions", 2, "<SHELL>"),
     (

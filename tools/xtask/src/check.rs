@@ -367,14 +367,14 @@ mod tests {
     fn stages_run_in_order_whatever_the_order_of_their_names() {
         check(
             "",
-            "fetch fmt tidy book pages clippy doc test browser torture mutants fuzz faults",
+            "fetch fmt tidy book pages clippy doc test browser torture mutants miri fuzz faults",
         );
         check("--only mutants torture", "torture mutants");
         check("--only torture", "torture");
         check("--only test fmt", "fmt test");
         check(
             "--skip test doc",
-            "fetch fmt tidy book pages clippy browser torture mutants fuzz faults",
+            "fetch fmt tidy book pages clippy browser torture mutants miri fuzz faults",
         );
         check("--only fmt tidy --skip fmt", "tidy");
     }
@@ -383,7 +383,7 @@ mod tests {
     fn a_stage_that_does_not_exist_is_refused() {
         check(
             "--only lint",
-            r#"stage "lint" does not exist, expected one of: fetch fmt tidy book pages clippy doc test browser torture mutants fuzz faults"#,
+            r#"stage "lint" does not exist, expected one of: fetch fmt tidy book pages clippy doc test browser torture mutants miri fuzz faults"#,
         );
         check(
             "fmt",

@@ -221,10 +221,9 @@ mod tests {
             target(&["http://h/a.tf", "--to", to]),
             Ok(folder.join("a.tf"))
         );
-        assert_eq!(
-            target(&["http://h/", "--to", "/tmp/new"]),
-            Ok("/tmp/new".into())
-        );
+        let new = folder.join("new");
+        let to = new.to_str().expect("UTF-8");
+        assert_eq!(target(&["http://h/", "--to", to]), Ok(new.clone()));
         for url in [
             "http://h",
             "http://h/",
