@@ -58,6 +58,16 @@ need_test_tools() {
     cargo clippy --version >/dev/null 2>&1 || fail 'missing: clippy; rustup component add clippy'
 }
 
+# Miri is a tool of one stage of the check, which is skipped by name without it: nothing fails here.
+want_miri() {
+    has rustup || return 0
+    RUSTUP_AUTO_INSTALL=0 cargo +nightly --version >/dev/null 2>&1 || return 0
+    ! RUSTUP_AUTO_INSTALL=0 cargo +nightly miri --version >/dev/null 2>&1 || return 0
+    echo 'setup: adding Miri to the nightly toolchain'
+    timeout 180 rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 \
+        || echo 'setup: Miri cannot be added; its stage is skipped'
+}
+
 need_packages() {
     missing=''
     for entry in $test_packages; do
@@ -416,6 +426,7 @@ demo)
 test)
     need_tools
     need_test_tools
+    want_miri
     need_packages
     need_zookeeper
     need_kafka

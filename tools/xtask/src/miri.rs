@@ -6,7 +6,7 @@
 
 use crate::command::{succeed, target_dir};
 use crate::nightly::{has_nightly, nightly};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 /// Tests of the transport, by the beginning of their names, and the rules of references that they are held against:
 /// those of stacked borrows, and for what is shared out in pieces those of tree borrows too.
@@ -30,6 +30,18 @@ pub(crate) fn run() -> Result<()> {
         println!(
             "miri: skipped: no nightly toolchain with Miri (rustup toolchain install nightly; rustup component add \
              --toolchain nightly miri rust-src)"
+        );
+        return Ok(());
+    }
+    // It builds a standard library of its own, out of `rust-src` and what that needs of crates.io.
+    let setup = nightly().args(["miri", "setup"]).output();
+    let setup = setup.context("cannot run cargo miri setup")?;
+    if !setup.status.success() {
+        let said = String::from_utf8_lossy(&setup.stderr);
+        let last = said.lines().rfind(|line| !line.trim().is_empty());
+        println!(
+            "miri: skipped: cannot set it up: {}",
+            last.unwrap_or("no message")
         );
         return Ok(());
     }
