@@ -134,7 +134,7 @@ fn come_out_as_they_went_in(bytes: &Bytes) {
         let stfs = sources
             .each_mut()
             .map(|source| match source.make(TfId(tf), &mut HeapSlots) {
-                Made::Payload(stf) => stf,
+                Made::Payload(stf) => stf.bytes,
                 Made::NoRoom | Made::End => panic!("a TF of the source, and a heap with room"),
             });
         let parts = [0, 1].map(|flp: u16| {

@@ -1,14 +1,16 @@
-//! Benchmark: the CRC-32C of payloads, by size and by where their bytes are.
+//! Benchmark: the CRC-32C of payloads, by size and by where their bytes are, and XXH3 beside it.
 //!
 //! Workload: one buffer again and again (`warm`: in the caches if it fits), slices of 256 MiB one after the other
-//! (`cold`: in memory), and the same slices whose buffer was digested before (`sliced`: only their ends are read).
+//! (`cold`: in memory), and the same slices whose buffer was digested before (`sliced`: only their ends are read);
+//! `copied` copies slices to a buffer and takes their digest on the way, `copied_then` takes it afterwards.
 //! Unit: bytes a second of payload. `cargo bench --profile ci -p sheaf-protocol --bench digest` measures; under
 //! `cargo test` every bench runs once. The checksum tells whether two runs did the same work.
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
-use sheaf_protocol::{SliceDigests, crc32c, crc32c_kernel};
+use sheaf_protocol::{SliceDigests, copy_digested, crc32c, crc32c_kernel};
 use std::sync::LazyLock;
+use xxhash_rust::xxh3::xxh3_64;
 
 const SIZES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, 16 << 20];
 
@@ -59,6 +61,39 @@ fn cold(bencher: Bencher<'_, '_>, bytes: usize) {
     bencher
         .counter(BytesCount::new(bytes))
         .bench_local(|| crc32c(black_box(&POOL[next()])));
+}
+
+#[divan::bench(args = SIZES)]
+fn xxh3_warm(bencher: Bencher<'_, '_>, bytes: usize) {
+    let payload = &POOL[..bytes];
+    bencher
+        .counter(BytesCount::new(bytes))
+        .bench(|| xxh3_64(black_box(payload)));
+}
+
+#[divan::bench(args = SIZES)]
+fn xxh3_cold(bencher: Bencher<'_, '_>, bytes: usize) {
+    let mut next = slices(bytes);
+    bencher
+        .counter(BytesCount::new(bytes))
+        .bench_local(|| xxh3_64(black_box(&POOL[next()])));
+}
+
+#[divan::bench(args = SIZES)]
+fn copied(bencher: Bencher<'_, '_>, bytes: usize) {
+    let (mut next, mut place) = (slices(bytes), vec![0; bytes]);
+    bencher
+        .counter(BytesCount::new(bytes))
+        .bench_local(|| copy_digested(&mut place, [black_box(&POOL[next()])]));
+}
+
+#[divan::bench(args = SIZES)]
+fn copied_then(bencher: Bencher<'_, '_>, bytes: usize) {
+    let (mut next, mut place) = (slices(bytes), vec![0; bytes]);
+    bencher.counter(BytesCount::new(bytes)).bench_local(|| {
+        place.copy_from_slice(black_box(&POOL[next()]));
+        crc32c(black_box(&place))
+    });
 }
 
 #[divan::bench(args = SIZES)]

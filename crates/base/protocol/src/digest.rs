@@ -33,6 +33,30 @@ impl Digest {
     }
 }
 
+/// Bytes that are read or copied at a time, so that they are still in the cache for the digest.
+pub const DIGEST_PIECE_BYTES: usize = 256 << 10;
+
+/// Copies `pieces` to `place`, one behind the other, and returns their CRC-32C, which is taken while they are in the
+/// cache.
+///
+/// # Panics
+///
+/// Unless they fill `place`.
+#[must_use]
+pub fn copy_digested<'a>(place: &mut [u8], pieces: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+    let (mut digest, mut rest) = (Digest::default(), place);
+    for piece in pieces {
+        for piece in piece.chunks(DIGEST_PIECE_BYTES) {
+            let (front, behind) = rest.split_at_mut(piece.len());
+            front.copy_from_slice(piece);
+            digest.update(front);
+            rest = behind;
+        }
+    }
+    assert!(rest.is_empty(), "{} bytes are not written", rest.len());
+    digest.value()
+}
+
 /// Returns the kernel that [`crc32c`] uses on this processor, such as `x86_64-avx512-vpclmulqdq`.
 #[must_use]
 pub fn crc32c_kernel() -> String {
@@ -172,6 +196,23 @@ mod tests {
     fn crc32c_gives_the_published_check_value() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283); // RFC 3720, appendix B.4 polynomial
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa); // RFC 3720, appendix B.4
+    }
+
+    #[test]
+    fn pieces_are_copied_one_behind_the_other_and_digested() {
+        let bytes: Vec<u8> = (0..3 * DIGEST_PIECE_BYTES + 5).map(|i| i as u8).collect();
+        let (front, behind) = bytes.split_at(2 * DIGEST_PIECE_BYTES + 1);
+        let mut place = vec![0; bytes.len()];
+        let digest = copy_digested(&mut place, [front, &[], behind]);
+        assert!(place == bytes);
+        assert_eq!(digest, crc32c(&bytes));
+        assert_eq!(copy_digested(&mut [], []), crc32c(b""));
+    }
+
+    #[test]
+    #[should_panic(expected = "2 bytes are not written")]
+    fn pieces_fill_their_place() {
+        let _ = copy_digested(&mut [0; 5], [&b"abc"[..]]);
     }
 
     #[test]

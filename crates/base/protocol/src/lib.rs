@@ -27,7 +27,7 @@ pub use checkpoint::{Checkpoint, SummedSource, SummedTarget};
 pub use codec::DecodeError;
 pub use control::{Control, Envelope};
 pub use data_hello::DataHello;
-pub use digest::{Digest, SliceDigests, crc32c, crc32c_kernel};
+pub use digest::{DIGEST_PIECE_BYTES, Digest, SliceDigests, copy_digested, crc32c, crc32c_kernel};
 pub use id::{
     Attempt, EpnId, FlpId, Incarnation, NodeId, Role, RosterId, RunId, Source, Target, Term, TfId,
     Timestamp,

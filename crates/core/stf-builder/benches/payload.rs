@@ -42,7 +42,7 @@ fn replay() -> Replay {
 
 fn stf(replay: &mut Replay, tf: u64) -> Bytes {
     match replay.make(TfId(tf), &mut HeapSlots) {
-        Made::Payload(payload) => payload,
+        Made::Payload(payload) => payload.bytes,
         other => panic!("a replay is endless, got {other:?}"),
     }
 }

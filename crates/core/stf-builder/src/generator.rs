@@ -5,13 +5,13 @@
 //! from TF to TF so that the bytes are cold in the caches, as detector data are. The pool is digested when it is
 //! filled, as a readout digests what it writes, and not once more for each payload.
 
-use crate::source::{HeapSlots, Made, Slots, StfSource};
+use crate::source::{HeapSlots, Made, Payload, Slots, StfSource};
 use bytes::Bytes;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
-use sheaf_protocol::{FlpId, PayloadFormat, SliceDigests, TfId, crc32c};
+use sheaf_protocol::{FlpId, PayloadFormat, SliceDigests, TfId};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -267,20 +267,11 @@ impl StfSource for Generator {
         let slack = (self.pool.len() - bytes) as u64;
         // Whole cache lines, so that every payload is aligned like a received one.
         let offset = (random.random_range(0..=slack) as usize) & !63;
-        Made::Payload(self.pool.slice(offset..offset + bytes))
-    }
-
-    fn digest(&self, payload: &Bytes) -> u32 {
-        // Where it lies tells which slice it is.
-        let offset = payload
-            .as_ptr()
-            .addr()
-            .wrapping_sub(self.pool.as_ptr().addr());
-        let end = offset.saturating_add(payload.len());
-        if payload.is_empty() || end > self.pool.len() {
-            return crc32c(payload);
-        }
-        self.digests.of(&self.pool, offset..end)
+        let place = offset..offset + bytes;
+        Made::Payload(Payload {
+            bytes: self.pool.slice(place.clone()),
+            digest: self.digests.of(&self.pool, place),
+        })
     }
 }
 
@@ -318,7 +309,7 @@ mod tests {
 
     fn payload(generator: &mut Generator, tf: u64) -> Bytes {
         match generator.make(TfId(tf), &mut HeapSlots) {
-            Made::Payload(bytes) => bytes,
+            Made::Payload(payload) => payload.bytes,
             other => panic!("a generator is endless, got {other:?}"),
         }
     }

@@ -23,4 +23,4 @@ pub use backoff::Backoff;
 pub use cut::{CutConfig, RawFile, Share, ShareError};
 pub use generator::{Generator, GeneratorConfig, GeneratorError, SizeModel};
 pub use replay::{Replay, ReplayConfig, ReplayError, Template};
-pub use source::{HeapSlots, Made, Slots, StfSource};
+pub use source::{HeapSlots, Made, Payload, Slots, StfSource};

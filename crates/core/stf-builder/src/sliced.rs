@@ -1,9 +1,9 @@
 //! Files whose bytes are cut into TFs: the common part of the file sources.
 
-use crate::source::{Made, Slots};
+use crate::source::{Made, Payload, Slots};
 use bytes::Bytes;
 use sheaf_formats::{bytes_of, join};
-use sheaf_protocol::TfId;
+use sheaf_protocol::{TfId, copy_digested};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -54,15 +54,11 @@ impl Sliced {
         }
         let pieces = self.stfs.get(&tf.0).map_or(&[][..], Vec::as_slice);
         match pieces {
-            [] => Made::Payload(Bytes::new()),
-            [whole] => Made::Payload(self.input.slice(whole.clone())),
-            _ => Made::from_slot(slots.fill(bytes_of(pieces), &mut |payload| {
-                let mut at = 0;
-                for piece in pieces {
-                    payload[at..at + piece.len()].copy_from_slice(&self.input[piece.clone()]);
-                    at += piece.len();
-                }
-            })),
+            [] => Made::empty(),
+            [whole] => Made::Payload(Payload::of(self.input.slice(whole.clone()))),
+            _ => Made::in_slot(slots, bytes_of(pieces), |place| {
+                copy_digested(place, pieces.iter().map(|piece| &self.input[piece.clone()]))
+            }),
         }
     }
 }

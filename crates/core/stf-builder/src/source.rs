@@ -7,6 +7,7 @@ pub mod contract;
 
 use bytes::Bytes;
 use sheaf_protocol::{PayloadFormat, TfId, crc32c};
+use std::ops::Deref;
 
 /// Memory that a payload is written to: a node passes its arena, a test the heap.
 pub trait Slots {
@@ -29,11 +30,37 @@ impl Slots for HeapSlots {
     }
 }
 
+/// A payload that a source has made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Payload {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// CRC-32C of the bytes. A source takes it while it writes them, or has digested them before.
+    pub digest: u32,
+}
+
+impl Payload {
+    /// Creates a payload of bytes that lie in memory already, and reads all of them for their digest.
+    #[must_use]
+    pub fn of(bytes: Bytes) -> Self {
+        let digest = crc32c(&bytes);
+        Self { bytes, digest }
+    }
+}
+
+impl Deref for Payload {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
 /// Answer of a source that is asked for the payload of a TF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Made {
     /// The payload. Empty: the source was there and had nothing in this TF, which is not the same as a missing STF.
-    Payload(Bytes),
+    Payload(Payload),
     /// [`Slots`] had no room. Nothing has changed: ask again when there is.
     NoRoom,
     /// The source is finite and this TF lies behind its end, as do all later ones.
@@ -41,10 +68,27 @@ pub enum Made {
 }
 
 impl Made {
-    /// Converts the answer of [`Slots::fill`].
+    /// Lets `write` write a payload of exactly `bytes` bytes in `slots` and return its CRC-32C.
+    pub fn in_slot(
+        slots: &mut dyn Slots,
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]) -> u32,
+    ) -> Self {
+        let (mut write, mut digest) = (Some(write), 0);
+        let filled = slots.fill(bytes, &mut |place| {
+            if let Some(write) = write.take() {
+                digest = write(place);
+            }
+        });
+        filled.map_or(Self::NoRoom, |bytes| {
+            Self::Payload(Payload { bytes, digest })
+        })
+    }
+
+    /// Returns the payload of a source that had nothing in a TF.
     #[must_use]
-    pub fn from_slot(filled: Option<Bytes>) -> Self {
-        filled.map_or(Self::NoRoom, Self::Payload)
+    pub fn empty() -> Self {
+        Self::Payload(Payload::default())
     }
 }
 
@@ -64,10 +108,4 @@ pub trait StfSource: Send {
 
     /// Makes the payload of `tf`, in `slots` unless the bytes are there already.
     fn make(&mut self, tf: TfId, slots: &mut dyn Slots) -> Made;
-
-    /// Returns the CRC-32C of a payload that was made by this source. A source that has digested its bytes before need
-    /// not read them again.
-    fn digest(&self, payload: &Bytes) -> u32 {
-        crc32c(payload)
-    }
 }

@@ -1,11 +1,11 @@
 //! TF files of DataDistribution as the source of one FLP: its share of the equipment, or whole files.
 
 use crate::cut::Share;
-use crate::source::{Made, Slots, StfSource};
+use crate::source::{Made, Payload, Slots, StfSource};
 use bytes::Bytes;
 use sheaf_formats::Findings;
 use sheaf_formats::stf_file::{Block, Equipment, Excerpt, FileTf, FileTfs, NotPages, pages_of};
-use sheaf_protocol::{PayloadFormat, TfId};
+use sheaf_protocol::{PayloadFormat, TfId, copy_digested};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Choice of the blocks that an FLP takes from its files, and numbering of TFs.
@@ -216,24 +216,20 @@ impl StfSource for StfFile {
             return Made::End;
         }
         let Some(stf) = self.stfs.get(&tf.0) else {
-            return Made::Payload(Bytes::new());
+            return Made::empty();
         };
         match stf.pieces.as_slice() {
-            [] if stf.heads.is_empty() => return Made::Payload(Bytes::new()),
+            [] if stf.heads.is_empty() => return Made::empty(),
             [(file, whole)] if stf.heads.is_empty() => {
-                return Made::Payload(self.inputs[*file].slice(whole.clone()));
+                let whole = self.inputs[*file].slice(whole.clone());
+                return Made::Payload(Payload::of(whole));
             }
             _ => {}
         }
-        Made::from_slot(slots.fill(stf.bytes(), &mut |payload| {
-            let pieces = stf.pieces.iter();
-            let pieces = pieces.map(|(file, range)| &self.inputs[*file][range.clone()]);
-            let mut at = 0;
-            for bytes in std::iter::once(stf.heads.as_slice()).chain(pieces) {
-                payload[at..at + bytes.len()].copy_from_slice(bytes);
-                at += bytes.len();
-            }
-        }))
+        let pieces = stf.pieces.iter();
+        let pieces = pieces.map(|(file, range)| &self.inputs[*file][range.clone()]);
+        let pieces = std::iter::once(stf.heads.as_slice()).chain(pieces);
+        Made::in_slot(slots, stf.bytes(), |place| copy_digested(place, pieces))
     }
 }
 

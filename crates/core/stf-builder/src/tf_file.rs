@@ -4,7 +4,7 @@
 use crate::cut::Share;
 use crate::source::{Made, Slots, StfSource};
 use bytes::Bytes;
-use sheaf_protocol::{FlpId, PayloadFormat, RunId, Tf, TfId};
+use sheaf_protocol::{FlpId, PayloadFormat, RunId, Tf, TfId, copy_digested};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -111,16 +111,11 @@ impl StfSource for TfFile {
         };
         let bytes = bytes_of(parts);
         if bytes == 0 {
-            return Made::Payload(Bytes::new());
+            return Made::empty();
         }
-        Made::from_slot(slots.fill(bytes, &mut |payload| {
-            let mut rest = payload;
-            for part in parts.values() {
-                let (to, behind) = rest.split_at_mut(part.len());
-                to.copy_from_slice(part);
-                rest = behind;
-            }
-        }))
+        Made::in_slot(slots, bytes, |place| {
+            copy_digested(place, parts.values().map(Bytes::as_ref))
+        })
     }
 }
 

@@ -26,6 +26,7 @@ mod writer;
 pub use crate::check::{
     ConfigError, ConfigErrors, NODE_ADDRESS, for_index, is_address, is_node_address,
 };
+pub use crate::digest::PayloadDigest;
 pub use crate::kinds::Kind;
 pub use crate::sink::{
     Ack, DiscardSink, FileSink, ShmSink, SinkConfig, SinkWordsError, StfFileSink,

@@ -1,6 +1,7 @@
 //! The process of an EPN: its brain, its streams, its sink.
 
 use crate::challenge::{Challenges, Nonces};
+use crate::digest::PayloadDigest;
 use crate::event::{Event, EventLog};
 use crate::flp::Turn;
 use crate::icn_link::{IcnLink, LEAVE_ALONE_AFTER};
@@ -16,7 +17,6 @@ use sheaf_protocol::control::EpnPulse;
 use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
     Control, DataHello, NodeId, Role, RunId, Source, StfHeader, Target, TfId, Timestamp, WireKind,
-    crc32c,
 };
 use sheaf_tf_builder::{Action, RefusedStf, TfBuilder};
 use sheaf_transport::{ConnId, Frame, ListenError, Refusal, Transport};
@@ -38,6 +38,8 @@ pub struct EpnParts {
     pub sink: SinkHandle,
     /// Whether a delivery is acknowledged when the consumer has finished with the TF: ack level `processed`.
     pub acks_processed: bool,
+    /// Payloads whose digest it computes.
+    pub digest: PayloadDigest,
     /// Stream to the ICN.
     pub uplink: Uplink,
     /// Source of the nonces of its challenges.
@@ -64,6 +66,7 @@ pub struct EpnNode<T> {
     brain: TfBuilder<Bytes>,
     sink: SinkHandle,
     acks_processed: bool,
+    digest: PayloadDigest,
     icn_link: IcnLink,
     log: EventLog,
     /// Data streams; the source is known from the hello on.
@@ -86,6 +89,7 @@ impl<T: Transport> EpnNode<T> {
             brain,
             sink,
             acks_processed,
+            digest,
             uplink,
             nonces,
             mut log,
@@ -101,6 +105,7 @@ impl<T: Transport> EpnNode<T> {
             brain,
             sink,
             acks_processed,
+            digest,
             icn_link: IcnLink::new(uplink),
             log,
             streams: BTreeMap::new(),
@@ -379,7 +384,7 @@ impl<T: Transport> EpnNode<T> {
             None => return self.reject(now, conn, Code::NotJoined, "an STF before hello"),
         }
         // A body that lies in memory of the FLP is looked at here for the first time.
-        let digest = digest.unwrap_or_else(|| crc32c(&frame.body));
+        let digest = self.digest.found(digest, &frame.body, header.digest);
         let outcome = self
             .brain
             .handle_stf(now, &header, digest, frame.body, spent);

@@ -499,8 +499,8 @@ impl<T: Transport> FlpNode<T> {
             Made::Payload(payload) => Some(Stf {
                 tf,
                 format: source.format(),
-                digest: source.digest(&payload),
-                payload,
+                digest: payload.digest,
+                payload: payload.bytes,
             }),
             Made::NoRoom => {
                 self.is_starved = true;

@@ -20,6 +20,7 @@ mod check;
 pub mod clock;
 pub mod config;
 pub mod consume;
+mod digest;
 pub mod epn;
 pub mod event;
 pub mod flp;

@@ -26,8 +26,7 @@ use crate::config::FarmConfig;
 use crate::role::{self, Build, RoleError, RoleOptions};
 use crate::shutdown::Shutdown;
 use crate::source::StfSender;
-use crate::source::record::PIECE_BYTES;
-use sheaf_protocol::{Digest, FlpId, PayloadFormat, TfId, crc32c};
+use sheaf_protocol::{FlpId, PayloadFormat, TfId, copy_digested, crc32c};
 use sheaf_scheduler::Mode;
 use std::io;
 use std::path::PathBuf;
@@ -181,16 +180,7 @@ impl Readout {
         // More than there is memory is refused below.
         let bytes = parts.iter().map(|part| part.len());
         let bytes = bytes.fold(0, usize::saturating_add);
-        let fill = |place: &mut [u8]| {
-            let (mut digest, mut rest) = (Digest::default(), place);
-            for piece in parts.iter().flat_map(|part| part.chunks(PIECE_BYTES)) {
-                let (front, behind) = rest.split_at_mut(piece.len());
-                front.copy_from_slice(piece);
-                digest.update(front);
-                rest = behind;
-            }
-            digest.value()
-        };
+        let fill = |place: &mut [u8]| copy_digested(place, parts.iter().copied());
         self.send_digested(tf, format, bytes, fill, patience)
     }
 

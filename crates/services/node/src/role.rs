@@ -41,6 +41,7 @@ use sheaf_metrics::ReporterError;
 use sheaf_placement::UnknownPolicy;
 use sheaf_protocol::control::Hello;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role, Source, Target};
+use sheaf_scheduler::SchedulerConfig;
 use sheaf_stf_builder::flp::Flp;
 use sheaf_stream_files::{CatalogueError, CopyTable};
 use sheaf_tf_builder::TfBuilder;
@@ -453,6 +454,7 @@ pub fn run_epn(
     let acks_processed = config.epn.ack == sink::Ack::Processed;
     let parts = EpnParts {
         acks_processed,
+        digest: config.epn.digest,
         target,
         brain,
         sink,
@@ -482,8 +484,8 @@ pub fn run_epn(
 
 /// Returns how many published TFs of each EPN a writer remembers: those of four lives, each of which leaves as many as
 /// the ICN commits to an EPN without an acknowledgement.
-fn published_max(commits_max: u32) -> usize {
-    4 * commits_max as usize
+fn published_max(scheduler: &SchedulerConfig) -> usize {
+    4 * scheduler.commits_most() as usize
 }
 
 /// Runs one writer node until a shutdown, when it has written what it has.
@@ -542,7 +544,7 @@ pub fn run_writer(
         incarnation,
         sink,
         rows: copies.rows()?,
-        published_max: published_max(config.icn.scheduler.commits_max),
+        published_max: published_max(&config.icn.scheduler),
         keeper: Box::new(copies),
         capacity_bytes: config.writer.capacity_bytes,
         window_bytes: config.writer.window_bytes(config.run.epns),

@@ -5,6 +5,7 @@ use sheaf_auth::{Authority, Credentials, Moment, Tls, Validity};
 use sheaf_membership::LivenessConfig;
 use sheaf_metrics::Registry;
 use sheaf_node::challenge::Nonces;
+use sheaf_node::config::PayloadDigest;
 use sheaf_node::epn::{EpnNode, EpnParts};
 use sheaf_node::event::EventLog;
 use sheaf_node::icn::{IcnNode, IcnParts};
@@ -13,8 +14,8 @@ use sheaf_node::uplink::Uplink;
 use sheaf_protocol::control::{Assign, Hello};
 use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
-    Attempt, Control, DataHello, Envelope, EpnId, FlpId, Incarnation, NodeId, RosterId, RunId,
-    Source, Target, Term, TfId, Timestamp, WireKind,
+    Attempt, Control, DataHello, Envelope, EpnId, FlpId, Incarnation, NodeId, PayloadFormat,
+    RosterId, RunId, Source, StfHeader, StfKey, Target, Term, TfId, Timestamp, WireKind, crc32c,
 };
 use sheaf_scheduler::{RunPlan, SchedulerConfig};
 use sheaf_tf_builder::{BuildConfig, TfBuilder};
@@ -30,14 +31,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TICK: Option<Duration> = Some(Duration::from_millis(1));
 const LIFE: Incarnation = Incarnation(7);
 
-/// A transport with a certificate for `node`.
-fn tcp(authority: &Authority, node: NodeId) -> Tcp {
+/// Memory that may be lent if it is `shared`.
+fn arena(shared: bool) -> Arc<Arena> {
     let options = ArenaOptions {
         huge_pages: false,
         prefault: false,
-        shared: false,
+        shared,
     };
-    let arena = Arena::new(16 << 20, options).unwrap();
+    Arena::new(16 << 20, options).unwrap()
+}
+
+/// A transport with a certificate for `node`.
+fn tcp(authority: &Authority, node: NodeId) -> Tcp {
+    let arena = arena(false);
     let pem = authority.issue(node, Validity::of_days(1)).unwrap();
     let credentials = Credentials::from_pem(&pem, authority.certificate_pem(), Moment::now());
     let security = Security::Tls {
@@ -286,16 +292,31 @@ fn an_epn_that_assigns_is_denied() {
 
 /// An EPN that follows the ICN at `icn`, and where it takes STFs.
 fn epn(authority: &Authority, icn: &str) -> (EpnNode<Tcp>, String) {
+    epn_in(None, PayloadDigest::default(), authority, icn)
+}
+
+/// An EPN that has joined `run`, and computes `digest`.
+fn epn_in(
+    run: Option<RunId>,
+    digest: PayloadDigest,
+    authority: &Authority,
+    icn: &str,
+) -> (EpnNode<Tcp>, String) {
     let target = Target {
         epn: EpnId(0),
         incarnation: LIFE,
     };
+    let mut brain = TfBuilder::<Bytes>::new(BuildConfig::default());
+    if let Some(run) = run {
+        brain.handle_joined(Timestamp(0), run, true);
+    }
     let mut transport = tcp(authority, target.epn.into());
     let (_, address) = transport.listen_bulk("127.0.0.1:0").unwrap();
     let parts = EpnParts {
         acks_processed: false,
+        digest,
         target,
-        brain: TfBuilder::<Bytes>::new(BuildConfig::default()),
+        brain,
         sink: SinkHandle::inline(Box::new(Discard), 64),
         uplink: Uplink::new(vec![icn.to_owned()], target.epn.into(), LIFE, hello()),
         nonces: Nonces::seeded(2),
@@ -335,6 +356,79 @@ fn challenge_in(event: &Event) -> Option<u64> {
     }
 }
 
+/// Opens a data stream from `other` to `epn`, and says that it is one of `flp` in run 5.
+fn greet_as(flp: FlpId, epn: &mut EpnNode<Tcp>, address: &str, other: &mut Tcp) -> ConnId {
+    let conn = other.connect_bulk(address).unwrap();
+    let mut nonce = None;
+    drive(epn, other, "the challenge", |_, events| {
+        nonce = events.iter().find_map(challenge_in).or(nonce);
+        nonce.is_some()
+    });
+    let hello = DataHello {
+        run: RunId(5),
+        source: Source {
+            flp,
+            incarnation: LIFE,
+        },
+        target: Target {
+            epn: EpnId(0),
+            incarnation: LIFE,
+        },
+        nonce: nonce.unwrap(),
+    };
+    let frame = Frame::without_body(WireKind::DataHello, hello.encode().into());
+    other.send(conn, frame).unwrap();
+    conn
+}
+
+#[test]
+fn an_epn_compares_lent_payloads_with_their_digest_unless_that_is_turned_off() {
+    let authority = authority();
+    for (digest, is_refused) in [
+        (PayloadDigest::Crc32c, true),
+        (PayloadDigest::NoneOnLane, false),
+    ] {
+        let run = Some(RunId(5));
+        let (mut epn, address) = epn_in(run, digest, &authority, "127.0.0.1:1");
+        let mut three = tcp(&authority, FlpId(3).into());
+        let lent = arena(true);
+        three.lend(&lent, 1 << 20);
+        let conn = greet_as(FlpId(3), &mut epn, &address, &mut three);
+        let begun = Instant::now();
+        while three.stats().lanes == 0 {
+            assert!(begun.elapsed() < PATIENCE, "there is no lane");
+            let mut turns = 0;
+            drive(&mut epn, &mut three, "a turn", |_, _| {
+                turns += 1;
+                turns > 1
+            });
+        }
+        let body = lent.allocate(5000).unwrap().freeze();
+        let header = StfHeader {
+            key: StfKey {
+                run: RunId(5),
+                tf: TfId(9),
+                source: Source {
+                    flp: FlpId(3),
+                    incarnation: LIFE,
+                },
+            },
+            attempt: Attempt(1),
+            format: PayloadFormat::Opaque,
+            digest: !crc32c(&body),
+            payload_bytes: 5000,
+        };
+        let head = Bytes::copy_from_slice(&header.encode());
+        let kind = WireKind::Stf;
+        three.send(conn, Frame { kind, head, body }).unwrap();
+        drive(&mut epn, &mut three, "an answer", |epn, _| {
+            epn.rejected(Code::BadDigest) > 0 || epn.brain().stats().accepted_stfs > 0
+        });
+        assert_eq!(three.stats().lent_frames_out, 1, "{digest}");
+        assert_eq!(epn.rejected(Code::BadDigest) > 0, is_refused, "{digest}");
+    }
+}
+
 #[test]
 fn an_epn_takes_no_stfs_of_flp_5_from_flp_3() {
     let authority = authority();
@@ -342,27 +436,7 @@ fn an_epn_takes_no_stfs_of_flp_5_from_flp_3() {
     let (mut epn, address) = epn(&authority, "127.0.0.1:1");
     let mut three = tcp(&authority, FlpId(3).into());
     for (claim, is_denied) in [(5, true), (3, false)] {
-        let conn = three.connect_bulk(&address).unwrap();
-        let mut nonce = None;
-        drive(&mut epn, &mut three, "the challenge", |_, events| {
-            nonce = events.iter().find_map(challenge_in).or(nonce);
-            nonce.is_some()
-        });
-        let nonce = nonce.unwrap();
-        let hello = DataHello {
-            run: RunId(5),
-            source: Source {
-                flp: FlpId(claim),
-                incarnation: LIFE,
-            },
-            target: Target {
-                epn: EpnId(0),
-                incarnation: LIFE,
-            },
-            nonce,
-        };
-        let frame = Frame::without_body(WireKind::DataHello, hello.encode().into());
-        three.send(conn, frame).unwrap();
+        greet_as(FlpId(claim), &mut epn, &address, &mut three);
         let (mut is_closed, mut rounds) = (false, 0);
         drive(
             &mut epn,

@@ -2,7 +2,7 @@
 
 use crate::{json_file, progress};
 use sheaf_bench::farm::{self, Options, Security, Shape};
-use sheaf_node::config::Threads;
+use sheaf_node::config::{PayloadDigest, Threads};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -77,6 +77,9 @@ pub(super) struct FarmArgs {
     /// Lend STFs to EPNs in shared memory, as in any farm on one machine. Without it, send them as between machines.
     #[arg(long)]
     pub(super) shared_memory: bool,
+    /// Compute the digests of these payloads in EPNs: crc32c, of all, or none-on-lane, not with --shared-memory.
+    #[arg(long, value_name = "DIGEST", default_value_t = PayloadDigest::Crc32c)]
+    pub(super) digest: PayloadDigest,
     /// Write the report as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
@@ -103,6 +106,7 @@ impl FarmArgs {
             capacity_bytes: self.capacity_bytes,
             threads: self.threads,
             shared_memory: self.shared_memory,
+            digest: self.digest,
         }
     }
 }

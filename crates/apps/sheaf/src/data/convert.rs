@@ -335,7 +335,7 @@ fn of_raw(args: &Args, input: &Bytes, output: &mut Output) -> anyhow::Result<Fin
     for tf in 0..tfs {
         let made = (0..).zip(&mut sources).map(|(flp, source)| {
             let payload = match source.make(TfId(tf), &mut HeapSlots) {
-                Made::Payload(payload) => payload,
+                Made::Payload(payload) => payload.bytes,
                 Made::NoRoom | Made::End => Bytes::new(),
             };
             part(FlpId(flp), source.format(), payload)

@@ -4,6 +4,9 @@
 //! known. So an EPN has at most [`commits_max`](super::SchedulerConfig::commits_max) of them, and one only until it has
 //! acknowledged its first to this leader: a leader that dies at once leaves little behind. Other reports wait; their
 //! TFs are undecided, and are built elsewhere if the EPN dies.
+//!
+//! An EPN that acknowledges more than that in [`commits_ms`](super::SchedulerConfig::commits_ms) may have as many: with
+//! small TFs a fixed number is less than what moves while a message is on its way.
 
 use super::open_tf::{OpenTf, Part, Phase};
 use super::{Action, Recipient, Scheduler};
@@ -22,8 +25,36 @@ pub(super) struct Commits {
     open: u32,
     /// Whether this leader has had an acknowledgement.
     has_acknowledged: bool,
+    /// Acknowledgements of late.
+    lately: Lately,
     /// Reports of TFs that wait for their commit, each the latest one.
     waiting: BTreeMap<TfId, Built>,
+}
+
+/// Counts of events in the span of time that runs, and in the one before it.
+#[derive(Debug, Default)]
+struct Lately {
+    /// Begin of the span that runs.
+    since: Timestamp,
+    count: u32,
+    before: u32,
+}
+
+impl Lately {
+    /// Begins a span of length `span` at `now` if the last one is over.
+    fn advance(&mut self, now: Timestamp, span: Duration) {
+        let past = now.since(self.since);
+        if past >= span {
+            self.before = if past < 2 * span { self.count } else { 0 };
+            self.count = 0;
+            self.since = now;
+        }
+    }
+
+    /// Returns the larger count of the two spans.
+    fn most(&self) -> u32 {
+        self.before.max(self.count)
+    }
 }
 
 impl Scheduler {
@@ -33,7 +64,8 @@ impl Scheduler {
             return true;
         };
         let max = if commits.has_acknowledged {
-            self.config.commits_max
+            let max = self.config.commits_max;
+            commits.lately.most().clamp(max, self.config.commits_most())
         } else {
             1
         };
@@ -75,9 +107,15 @@ impl Scheduler {
         }
     }
 
-    /// Notes that `target` acknowledges.
-    pub(super) fn note_acknowledged(&mut self, target: Target) {
-        self.commits.entry(target).or_default().has_acknowledged = true;
+    /// Notes that `target` acknowledges a TF.
+    pub(super) fn note_acknowledged(&mut self, now: Timestamp, target: Target) {
+        let span = Duration::from_millis(self.config.commits_ms);
+        let commits = self.commits.entry(target).or_default();
+        commits.has_acknowledged = true;
+        if !span.is_zero() {
+            commits.lately.advance(now, span);
+            commits.lately.count += 1;
+        }
     }
 
     /// Forgets reports of a TF that is decided.

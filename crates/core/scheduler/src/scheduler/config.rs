@@ -79,6 +79,9 @@ pub struct SchedulerConfig {
     /// TFs committed to one EPN that it has not acknowledged, at most: so many may be abandoned when it dies. Others
     /// wait undecided.
     pub commits_max: u32,
+    /// An EPN may have as many of them as it acknowledged within this time, in ms, if that is more than `commits_max`;
+    /// at most [`commits_most`](Self::commits_most). 0: never more.
+    pub commits_ms: u64,
     /// Whether EPNs that are known from the verdict log only have their reported TFs on disk: ack level `stored` of the
     /// `[epn]` table.
     #[serde(skip)]
@@ -109,13 +112,26 @@ impl Default for SchedulerConfig {
             tf_bytes_max: 64 << 20,
             queue_tfs_max: 4096,
             commits_max: 16,
+            commits_ms: 1,
             epns_are_durable: false,
             delivery: Delivery::AtMostOnce,
         }
     }
 }
 
+/// Factor by which an EPN that is fast may exceed [`SchedulerConfig::commits_max`].
+const COMMITS_FACTOR: u32 = 16;
+
 impl SchedulerConfig {
+    /// Returns the most TFs that an EPN may ever have committed and not acknowledged, but for ack level `stored`.
+    #[must_use]
+    pub fn commits_most(&self) -> u32 {
+        match self.commits_ms {
+            0 => self.commits_max,
+            _ => self.commits_max.saturating_mul(COMMITS_FACTOR),
+        }
+    }
+
     /// Takes over from `other` all that may change while a run goes on: the policy, deadlines, the bound of the queue.
     pub fn follow(&mut self, other: &Self) {
         self.policy.clone_from(&other.policy);

@@ -164,7 +164,7 @@ impl Scheduler {
             is_redelivered,
             ..commit
         };
-        // One message a TF: the driver packs what one flush yields into few writes.
+        // The driver makes one message of those that follow each other.
         let commit = Control::Commit(vec![commit]);
         let recipient = protect!(SingleCommit, Recipient::Epn(target.epn), else Recipient::AllEpns);
         self.send(recipient, commit);
@@ -232,7 +232,7 @@ impl Scheduler {
         self.accounting.target(target.epn).delivered += 1;
         self.actions.push_back(Action::Done { tf, target, trace });
         self.finish(tf, Some(target));
-        self.note_acknowledged(target);
+        self.note_acknowledged(now, target);
         self.commit_next(now, target);
     }
 

@@ -1,5 +1,6 @@
 //! The `[epn]` table.
 
+use crate::digest::PayloadDigest;
 use crate::sink::{Ack, SinkConfig};
 use serde::{Deserialize, Serialize};
 use sheaf_tf_builder::BuildConfig;
@@ -24,6 +25,8 @@ pub struct EpnConfig {
     pub queue_tfs: u32,
     /// When a TF counts as built: a reported TF can still be delivered after a failure of that kind.
     pub ack: Ack,
+    /// Payloads whose digest is computed when they are received.
+    pub digest: PayloadDigest,
     /// Where it serves metrics; without it, nowhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<String>,
@@ -42,6 +45,7 @@ impl Default for EpnConfig {
             weight: 1.0,
             queue_tfs: 64,
             ack: Ack::Built,
+            digest: PayloadDigest::default(),
             metrics: None,
             build: BuildConfig::default(),
             sink: SinkConfig::default(),

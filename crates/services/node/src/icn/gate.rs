@@ -41,8 +41,19 @@ impl Batch {
         self.records.push(record);
     }
 
+    /// Adds a message. Commits to one EPN that follow each other become one.
     pub(super) fn message(&mut self, to: Recipient, control: Control) {
-        self.messages.push((self.records.len(), to, control));
+        let records = self.records.len();
+        if let Control::Commit(more) = &control
+            && let Some((before, last_to, Control::Commit(commits))) = self.messages.last_mut()
+            && *last_to == to
+            && commits.len() + more.len() <= Control::ENTRIES_MAX
+        {
+            *before = records;
+            commits.extend_from_slice(more);
+            return;
+        }
+        self.messages.push((records, to, control));
     }
 
     fn gives_shape(record: &Record) -> bool {
@@ -171,7 +182,7 @@ fn follows(control: &Control) -> Follows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheaf_protocol::control::{Release, Start};
+    use sheaf_protocol::control::{Commit, Release, Start};
     use sheaf_protocol::{EpnId, RosterId, RunId, TfId};
 
     fn roster() -> Record {
@@ -225,6 +236,34 @@ mod tests {
         assert_eq!(gate.waiting(), 1);
         let (records, messages) = gate.open(Position(2));
         assert_eq!((records.len(), names(&messages)), (1, vec!["release"]));
+    }
+
+    #[test]
+    fn commits_to_one_epn_become_one_message_behind_the_last_verdict() {
+        let commit = |tf| {
+            let commit = Commit {
+                tf: TfId(tf),
+                is_redelivered: false,
+                missing: Vec::new(),
+            };
+            Control::Commit(vec![commit])
+        };
+        let (one, other) = (Recipient::Epn(EpnId(1)), Recipient::Epn(EpnId(2)));
+        let mut batch = Batch::default();
+        batch.message(one, commit(1));
+        batch.record(roster());
+        batch.message(one, commit(2));
+        batch.message(other, commit(3));
+        batch.message(one, commit(4));
+        let mut gate = Gate::default();
+        assert!(gate.pass(batch, |_| Position(1)).is_empty());
+        let (_, messages) = gate.open(Position(1));
+        let tfs = messages.into_iter().map(|(to, control)| match control {
+            Control::Commit(commits) => (to, commits.iter().map(|commit| commit.tf.0).collect()),
+            other => panic!("{other:?}"),
+        });
+        let tfs: Vec<(Recipient, Vec<u64>)> = tfs.collect();
+        assert_eq!(tfs, [(one, vec![1, 2]), (other, vec![3]), (one, vec![4])]);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Several files as the source of one FLP.
 
-use bytes::Bytes;
-use sheaf_protocol::{PayloadFormat, TfId};
+use sheaf_protocol::{PayloadFormat, TfId, copy_digested};
 use sheaf_stf_builder::{HeapSlots, Made, Slots, StfSource};
 
 /// The STFs of several sources of one format, those of one TF one behind the other.
@@ -54,26 +53,20 @@ impl StfSource for Joined {
             // Made again where payloads belong; a slice of the file costs no copy.
             drop(parts);
             let only = with_data.and_then(|index| self.sources.get_mut(index));
-            return only.map_or_else(
-                || Made::Payload(Bytes::new()),
-                |source| source.make(tf, slots),
-            );
+            return only.map_or_else(Made::empty, |source| source.make(tf, slots));
         }
-        let bytes = parts.iter().map(bytes::Bytes::len).sum();
-        Made::from_slot(slots.fill(bytes, &mut |payload| {
-            let mut rest = payload;
-            for part in &parts {
-                let (head, tail) = std::mem::take(&mut rest).split_at_mut(part.len());
-                head.copy_from_slice(part);
-                rest = tail;
-            }
-        }))
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        Made::in_slot(slots, bytes, |place| {
+            copy_digested(place, parts.iter().map(|part| part.as_ref()))
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+    use sheaf_stf_builder::Payload;
     use sheaf_stf_builder::source::contract;
 
     /// Makes the given payloads, then ends.
@@ -94,7 +87,8 @@ mod tests {
 
         fn make(&mut self, tf: TfId, _: &mut dyn Slots) -> Made {
             let index = usize::try_from(tf.0).unwrap();
-            self.0.get(index).cloned().map_or(Made::End, Made::Payload)
+            let payload = self.0.get(index).cloned();
+            payload.map_or(Made::End, |bytes| Made::Payload(Payload::of(bytes)))
         }
     }
 
@@ -115,7 +109,8 @@ mod tests {
         let made: Vec<Made> = (0..5)
             .map(|tf| joined.make(TfId(tf), &mut HeapSlots))
             .collect();
-        let payload = |text: &'static str| Made::Payload(Bytes::from_static(text.as_bytes()));
+        let payload =
+            |text: &'static str| Made::Payload(Payload::of(Bytes::from_static(text.as_bytes())));
         assert_eq!(
             made,
             [

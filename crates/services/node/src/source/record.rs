@@ -1,6 +1,6 @@
 //! One STF as a producer delivers it to an FLP: a head of 24 bytes, then the payload.
 
-use sheaf_protocol::{Digest, PayloadFormat, Stf, TfId};
+use sheaf_protocol::{DIGEST_PIECE_BYTES, Digest, PayloadFormat, Stf, TfId};
 use sheaf_transport::Block;
 use std::io::{self, Read};
 use thiserror::Error;
@@ -123,9 +123,6 @@ impl RecordHeader {
     }
 }
 
-/// Bytes of a payload that are read or copied at a time, so that they are still in the cache for the digest.
-pub(crate) const PIECE_BYTES: usize = 256 << 10;
-
 /// Reads the next record, of at most `bytes_max` payload bytes, into memory that `take` gives; `None` if the stream
 /// ends in front of it, or if there is no memory for it.
 pub(super) fn read_record(
@@ -154,7 +151,7 @@ pub(super) fn read_record(
         return Ok(None);
     };
     let (mut digest, mut got) = (Digest::default(), 0);
-    for piece in payload.as_mut().chunks_mut(PIECE_BYTES) {
+    for piece in payload.as_mut().chunks_mut(DIGEST_PIECE_BYTES) {
         let read = read_full(reader, piece)?;
         digest.update(&piece[..read]);
         got += read;
@@ -271,7 +268,10 @@ mod tests {
 
     #[test]
     fn a_payload_of_several_pieces_has_the_digest_of_the_whole() {
-        let payload: Vec<u8> = (0..=u8::MAX).cycle().take(2 * PIECE_BYTES + 1).collect();
+        let payload: Vec<u8> = (0..=u8::MAX)
+            .cycle()
+            .take(2 * DIGEST_PIECE_BYTES + 1)
+            .collect();
         let bytes = record(7, PayloadFormat::Opaque, &payload);
         let read = |bytes: &[u8]| read_one(&mut &bytes[..], 1 << 20);
         let stf = read(&bytes).unwrap().unwrap();
@@ -279,10 +279,10 @@ mod tests {
             stf,
             Stf::new(TfId(7), PayloadFormat::Opaque, payload.into())
         );
-        let cut = read(&bytes[..RecordHeader::SIZE + PIECE_BYTES]).unwrap_err();
+        let cut = read(&bytes[..RecordHeader::SIZE + DIGEST_PIECE_BYTES]).unwrap_err();
         let told = format!(
-            "record is cut: {PIECE_BYTES} of {} bytes of its payload",
-            2 * PIECE_BYTES + 1
+            "record is cut: {DIGEST_PIECE_BYTES} of {} bytes of its payload",
+            2 * DIGEST_PIECE_BYTES + 1
         );
         assert_eq!(cut.to_string(), told);
     }

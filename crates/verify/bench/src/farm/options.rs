@@ -1,7 +1,7 @@
 //! Options of the benchmark of a farm.
 
 use serde::Serialize;
-use sheaf_node::config::Threads;
+use sheaf_node::config::{PayloadDigest, Threads};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -35,6 +35,8 @@ pub struct Options {
     pub threads: Threads,
     /// Whether EPNs read STFs in the memory of FLPs, as in any farm on one machine.
     pub shared_memory: bool,
+    /// Payloads whose digest EPNs compute.
+    pub digest: PayloadDigest,
 }
 
 impl Default for Options {
@@ -53,6 +55,7 @@ impl Default for Options {
             capacity_bytes: None,
             threads: Threads::default(),
             shared_memory: false,
+            digest: PayloadDigest::default(),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::cpus::Cpus;
 use crate::report::{self, BUSY_RATIO_MAX, Head, PAIRS_TRUSTED_MIN};
 use serde::Serialize;
 use sheaf_figures::stat::Spread;
-use sheaf_node::config::Threads;
+use sheaf_node::config::{PayloadDigest, Threads};
 use sheaf_node::status::Quantiles;
 use std::fmt;
 
@@ -90,6 +90,10 @@ pub struct Report {
     pub(super) head: Head,
     /// Threads that move STFs in each node.
     pub(super) threads: Threads,
+    /// Whether EPNs read STFs in the memory of FLPs.
+    pub(super) shared_memory: bool,
+    /// Payloads whose digest EPNs compute.
+    pub(super) digest: PayloadDigest,
     pub(super) rows: Vec<Row>,
 }
 
@@ -99,6 +103,8 @@ impl Report {
         Self {
             head: Head::new(cpus, options.seconds, options.warm_up_seconds),
             threads: options.threads,
+            shared_memory: options.shared_memory,
+            digest: options.digest,
             rows,
         }
     }

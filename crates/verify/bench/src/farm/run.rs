@@ -131,6 +131,7 @@ pub(crate) fn farm_config(options: &Options, shape: Shape, stf_bytes: u64) -> Fa
     config.transport.congestion.clone_from(&options.congestion);
     config.transport.shared_memory = options.shared_memory;
     config.node.threads = options.threads;
+    config.epn.digest = options.digest;
     config.flp.rate_hz = 0.0;
     config.flp.source = SourceConfig::Generator(GeneratorConfig {
         bytes_mean: stf_bytes,

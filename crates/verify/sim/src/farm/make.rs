@@ -3,7 +3,7 @@
 use super::TortureFarm;
 use super::pieces::Pieces;
 use super::planned::PlannedStep;
-use super::seat::{COMMITS_MAX, Node};
+use super::seat::{COMMITS_MAX, Node, commits_ms};
 use super::store;
 use crate::invariant::Invariant;
 use crate::options::{Ack, Log, Options};
@@ -13,6 +13,7 @@ use bytes::Bytes;
 use sheaf_membership::LivenessConfig;
 use sheaf_metrics::Registry;
 use sheaf_node::challenge::Nonces;
+use sheaf_node::config::PayloadDigest;
 use sheaf_node::epn::{EpnNode, EpnParts};
 use sheaf_node::event::EventLog;
 use sheaf_node::flp::{FlpNode, FlpParts};
@@ -119,6 +120,7 @@ impl TortureFarm<'_> {
             tf_bytes_max: u64::from(options.flps) * (options.stf_bytes_max() + 1),
             queue_tfs_max: options.queue_tfs_max,
             commits_max: COMMITS_MAX,
+            commits_ms: commits_ms(options.seed),
             tf_deadline_ms: options.tf_deadline_ms,
             unreachable_timeout_ms: options.stf_timeout_ms,
             stf_bytes_max: options.stf_bytes_max(),
@@ -296,6 +298,7 @@ impl TortureFarm<'_> {
         };
         let parts = EpnParts {
             acks_processed: options.ack == Ack::Processed,
+            digest: PayloadDigest::default(),
             target,
             brain,
             sink,

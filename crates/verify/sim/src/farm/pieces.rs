@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use sheaf_protocol::splitmix::mix;
 use sheaf_protocol::{PayloadFormat, Source, TfId};
-use sheaf_stf_builder::{Made, Slots, StfSource};
+use sheaf_stf_builder::{Made, Payload, Slots, StfSource};
 use std::collections::BTreeSet;
 
 /// Bytes that payloads are slices of.
@@ -57,6 +57,7 @@ impl StfSource for Pieces {
         let chance = mix(self.salt ^ tf.0 ^ (self.runs << 40));
         let bytes = (chance >> 32) % (2 * self.bytes_mean + 1);
         let first = (chance & 0xffff_ffff) % (POOL_BYTES - bytes);
-        Made::Payload(self.pool.slice(first as usize..(first + bytes) as usize))
+        let bytes = self.pool.slice(first as usize..(first + bytes) as usize);
+        Made::Payload(Payload::of(bytes))
     }
 }

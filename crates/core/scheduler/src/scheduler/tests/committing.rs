@@ -19,6 +19,46 @@ fn an_epn_gets_one_commit_until_its_first_acknowledgement_and_then_few() {
 }
 
 #[test]
+fn an_epn_that_acknowledges_many_at_once_gets_as_many_while_it_does() {
+    let mut bench = farm_with(1, 1, |config| {
+        (config.commits_max, config.commits_ms) = (2, 50);
+    });
+    bench.check(
+        "flp 0 has 0-9             => assign 0#1>0 1#1>0 2#1>0 3#1>0 4#1>0 5#1>0 6#1>0 7#1>0 8#1>0 9#1>0
+         epn 0 built 0             => 0 complete, commit 0 epn:0
+         epn 0 acks 0              =>
+         epn 0 built 1             => 1 complete, commit 1 epn:0
+         epn 0 acks 1              =>
+         epn 0 built 2             => 2 complete, commit 2 epn:0
+         epn 0 acks 2              =>
+         epn 0 built 3             => 3 complete, commit 3 epn:0
+         epn 0 built 4             => 4 complete, commit 4 epn:0
+         epn 0 built 5             => 5 complete, commit 5 epn:0
+         epn 0 built 6             =>",
+    );
+    assert_eq!(bench.scheduler.commits_open(), 3);
+    // The consumer pauses: two are all that may be committed then.
+    bench.check(
+        "wait 200                  => commit 3 epn:0, commit 4 epn:0, commit 5 epn:0
+         epn 0 acks 3              =>
+         epn 0 acks 4              => 6 complete, commit 6 epn:0
+         epn 0 built 7             =>",
+    );
+    assert_eq!(bench.scheduler.commits_open(), 2);
+}
+
+#[test]
+fn an_epn_gets_no_more_than_sixteen_times_as_many_commits() {
+    let config = |commits_ms| SchedulerConfig {
+        commits_max: 3,
+        commits_ms,
+        ..SchedulerConfig::default()
+    };
+    assert_eq!(config(1).commits_most(), 48);
+    assert_eq!(config(0).commits_most(), 3);
+}
+
+#[test]
 fn a_tf_that_waits_for_its_commit_moves_when_its_epn_dies_and_is_not_abandoned() {
     let mut bench = farm(1, 2);
     bench.check(

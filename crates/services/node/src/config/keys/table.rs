@@ -102,6 +102,9 @@ keys! {
         queue_tfs_max: "TFs", whole(1, MAX, " TF"), live "the ICN";
         /// TFs committed to one EPN that it has not acknowledged, at most: so many may be abandoned when it dies.
         commits_max: "TFs", whole(1, MAX, " TF");
+        /// An EPN may have as many of them as it acknowledged within this time, in ms, if that is more than
+        /// `commits_max`, up to 16 times as many. 0: never more.
+        commits_ms: "ms", whole(0, 1000, " ms");
     }
 
     /// How long silence may last.
@@ -172,6 +175,10 @@ keys! {
         /// "stored" needs the sink file or writers. With "processed" a TF counts as built in memory, and FLPs hold it until
         /// its consumer has finished with it; it needs the sink shm and icn.delivery = "at-least-once".
         ack: "";
+        /// Payloads whose CRC-32C the EPN computes and compares when it receives them: "crc32c", all, or
+        /// "none-on-lane", not those that it reads in memory of an FLP on the same machine: then a consumer that
+        /// computes it is the first that finds damage.
+        digest: "";
         /// Where the EPN serves metrics, as HOST:PORT. EPNs on one machine need one each: --metrics.
         metrics: "", sample r#""127.0.0.1:9102""#;
     }
