@@ -222,6 +222,21 @@ const CASES: &[(&str, i32, &str)] = &[
         "found `x`, expected CPUs from 0 to 1023, such as 2 or 0-3,8",
     ),
     (
+        "run epn --config good.toml --index 0 --data-cpus 1-0",
+        2,
+        "found `1-0`, expected CPUs from 0 to 1023, such as 2 or 0-3,8",
+    ),
+    (
+        "run epn --config good.toml --index 0 --data-cpus 1023",
+        2,
+        "--data-cpus 1023: this process may use 0",
+    ),
+    (
+        "run icn --config good.toml --data-cpus 0",
+        1,
+        "CPUs for threads of data (--data-cpus) were given, and this node has none",
+    ),
+    (
         "run icn --config good.toml --log-format xml",
         2,
         "invalid value 'xml' for '--log-format <LOG_FORMAT>'",

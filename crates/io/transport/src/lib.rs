@@ -35,7 +35,7 @@ pub mod unix;
 
 pub use arena::{Arena, ArenaError, ArenaOptions, Block};
 pub use fault::ShmFault;
-pub use shards::{LOOPS_MAX, Sharded};
+pub use shards::{LOOPS_MAX, Loops, Sharded};
 pub use sheaf_auth::Identity;
 pub use sheaf_protocol::{Limits, PrefixError, WireKind};
 pub use tcp::{Bulk, CloseNotice, Refusal, Security, Stats, Tcp, TcpConfig, Waker};

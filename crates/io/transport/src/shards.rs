@@ -25,10 +25,12 @@ use line::Line;
 use passage::{News, Order, Passage};
 use remote::{Pushed, Remote};
 use rustc_hash::FxHashMap;
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 use sheaf_auth::Identity;
 use sheaf_protocol::Limits;
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use worker::Worker;
@@ -41,6 +43,40 @@ const ORDERS_MAX: usize = 256;
 
 /// Ids that a loop gives to sockets of its own begin here; those of connections count up from 0.
 const OWN_IDS: u64 = 1 << 56;
+
+/// Event loops for bulk data of an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loops {
+    /// Number of loops, [`LOOPS_MAX`] at most. With 0 all connections are served in the thread of the caller.
+    pub count: usize,
+    /// CPUs by number, one for each loop in turn. Without any, loops run wherever the caller may.
+    pub cpus: Vec<usize>,
+}
+
+impl From<usize> for Loops {
+    fn from(count: usize) -> Self {
+        let cpus = Vec::new();
+        Self { count, cpus }
+    }
+}
+
+/// Calls `start` on `cpu`, where the threads stay that it starts. The caller goes on where it was.
+fn on_cpu<T>(cpu: Option<usize>, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let Some(cpu) = cpu else {
+        return start();
+    };
+    let mut only = CpuSet::new();
+    if cpu >= CpuSet::MAX_CPU {
+        let found = format!("found CPU {cpu}, expected 0 to {}", CpuSet::MAX_CPU - 1);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, found));
+    }
+    only.set(cpu);
+    let before = sched_getaffinity(None)?;
+    sched_setaffinity(None, &only)?;
+    let started = start();
+    sched_setaffinity(None, &before)?;
+    started
+}
 
 /// A [`Transport`] over TCP and Unix sockets with any number of event loops for bulk data.
 pub struct Sharded {
@@ -67,6 +103,8 @@ struct Loop {
     /// Connections that it serves.
     conns: usize,
     thread: Option<JoinHandle<()>>,
+    /// Id that the kernel has for the thread.
+    thread_id: u32,
 }
 
 impl Loop {
@@ -92,14 +130,16 @@ impl Sharded {
     ///
     /// # Errors
     ///
-    /// If the operating system gives no epoll, event descriptor, socket or thread.
+    /// If the operating system gives no epoll, event descriptor, socket or thread, or a CPU of `loops` is none that
+    /// this process may use.
     pub fn new(
         config: TcpConfig,
         arena: &Arc<Arena>,
         security: &Security,
-        loops: usize,
+        loops: impl Into<Loops>,
     ) -> io::Result<Self> {
-        let loops = loops.min(LOOPS_MAX);
+        let Loops { count, cpus } = loops.into();
+        let loops = count.min(LOOPS_MAX);
         let each = |most: usize| most.div_ceil(loops.max(1)).max(1);
         let of_loop = TcpConfig {
             greeting_max: each(config.greeting_max),
@@ -122,6 +162,7 @@ impl Sharded {
             refusals: Vec::new(),
             stats: Stats::default(),
         };
+        let mut cpus = cpus.into_iter().map(Some).cycle();
         for index in 0..loops {
             let mut tcp = Tcp::with_security(of_loop.clone(), Arc::clone(arena), security.clone())?;
             tcp.serve_others(OWN_IDS);
@@ -129,15 +170,21 @@ impl Sharded {
             let waker = tcp.waker();
             let passage = Arc::new(Passage::new(sharded.control.ringer()));
             let worker = Worker::new(tcp, Arc::clone(&passage));
-            let thread = std::thread::Builder::new()
-                .name(format!("sheaf-data-{index}"))
-                .spawn(move || worker.run())?;
+            let thread = std::thread::Builder::new().name(format!("sheaf-data-{index}"));
+            let (told, thread_id) = sync_channel(1);
+            let run = move || {
+                let _ = told.send(gettid().as_raw_nonzero().get().unsigned_abs());
+                worker.run();
+            };
+            let thread = on_cpu(cpus.next().flatten(), || thread.spawn(run))?;
+            let thread_id = thread_id.recv().map_err(io::Error::other)?;
             sharded.loops.push(Loop {
                 passage,
                 waker,
                 orders: Vec::new(),
                 conns: 0,
                 thread: Some(thread),
+                thread_id,
             });
         }
         Ok(sharded)
@@ -147,6 +194,11 @@ impl Sharded {
     #[must_use]
     pub fn loops(&self) -> usize {
         self.loops.len()
+    }
+
+    /// Returns the ids that the kernel has for the threads of the loops, as in `/proc/self/task`.
+    pub fn thread_ids(&self) -> impl Iterator<Item = u32> {
+        self.loops.iter().map(|one| one.thread_id)
     }
 
     /// Returns the connections of each loop of data.

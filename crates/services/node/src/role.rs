@@ -68,6 +68,8 @@ pub struct RoleOptions {
     pub on_listening: Option<AddressSink>,
     /// How often the ICN reports the farm, and to whom.
     pub on_status: Option<(Duration, StatusSink)>,
+    /// CPUs of the threads that move data, one for each in turn; none: wherever the process may run.
+    pub data_cpus: Vec<usize>,
     /// Program that runs.
     pub build: Build,
     /// Lowest incarnation that the process may take: above that of an earlier life that a clock ran ahead of.
@@ -159,6 +161,12 @@ pub enum RoleError {
     /// The ICN cannot go on.
     #[error(transparent)]
     Icn(#[from] IcnError),
+    /// CPUs were given for threads that the node does not have.
+    #[error(
+        "CPUs for threads of data (--data-cpus) were given, and this node has none: its own thread moves data with \
+         node.threads = 1, and an ICN moves none"
+    )]
+    NoDataThreads,
     /// The farm file names fewer ICNs.
     #[error("--index {icn}: the farm file has {icns} ICNs (icn.addresses), and the first is 0")]
     NoSuchIcn {

@@ -1,8 +1,10 @@
-//! How long the event loop of this process was ready to run and had no processor, as the kernel counts it.
+//! How long the event loops of this process were ready to run and had no processor, as the kernel counts it.
 //!
 //! The kernel counts for each thread the time that it spends in a run queue, also while its control group has used up
 //! its quota of processor time (`/proc/thread-self/schedstat`). A process that is stopped is in no run queue: a node
 //! that hangs is not excused. Without that file every run delay is zero, and silence is judged without it.
+//!
+//! Of several threads that move data the one counts that has waited longest: an STF that it has does not move either.
 
 use crate::reject::Told;
 use sheaf_membership::RunDelays;
@@ -24,14 +26,14 @@ const LONG: Duration = Duration::from_millis(100);
 pub(crate) const METRICS: &[Row<LoopTimes>] = &[
     Row::gauge(
         "node_run_delay_seconds",
-        "Longest time of the last 4 s for which the event loop was ready to run and had no processor, in seconds.",
+        "Longest time of the last 4 s for which an event loop was ready to run and had no processor, in seconds.",
         "healthy: below 0.01. From 0.1 on the node is short of processor time: see \
          [no processor](../how-to/operate.md#a-node-waits-for-the-processor)",
         |times| times.run_delay_ns,
     ),
     Row::counter(
         "node_run_delay_seconds_total",
-        "Time for which the event loop was ready to run and had no processor, in seconds.",
+        "Time for which an event loop was ready to run and had no processor, in seconds.",
         "its rate is the share of time that the node waits for a processor. Healthy: below 0.05",
         |times| times.run_delay_total_ns,
     ),
@@ -52,11 +54,39 @@ pub(crate) struct LoopTimes {
     turn_ns: u64,
 }
 
-/// Run delay of one thread.
+/// Counts of one thread.
+#[derive(Debug)]
+struct Thread {
+    file: File,
+    /// Run delay since its start at the last look, in ns.
+    total_ns: u64,
+}
+
+impl Thread {
+    /// Opens the counts of a thread at `path`; `None` if the kernel has none.
+    fn open(path: &str) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let mut thread = Self { file, total_ns: 0 };
+        thread.advance_ns()?;
+        Some(thread)
+    }
+
+    /// Returns the run delay since the last look, in ns.
+    fn advance_ns(&mut self) -> Option<u64> {
+        let mut text = [0; 96];
+        let size = self.file.read_at(&mut text, 0).ok()?;
+        let total_ns = run_delay_ns(&text[..size])?;
+        let delay_ns = total_ns.saturating_sub(self.total_ns);
+        self.total_ns = total_ns;
+        Some(delay_ns)
+    }
+}
+
+/// Run delay of the thread of a node, and of those that move data for it.
 #[derive(Debug)]
 pub(crate) struct RunQueue {
-    file: Option<File>,
-    /// Run delay of the thread since its start, in ns.
+    threads: Vec<Thread>,
+    /// Run delay since the start, in ns.
     total_ns: u64,
     looked_at: Timestamp,
     lately: RunDelays,
@@ -65,18 +95,19 @@ pub(crate) struct RunQueue {
 }
 
 impl RunQueue {
-    /// Looks at the thread that calls it.
-    pub(crate) fn of_this_thread() -> Self {
-        let mut run_queue = Self {
-            file: File::open(SCHEDSTAT).ok(),
-            total_ns: 0,
+    /// Looks at the thread that calls it and at `others`, by the ids that the kernel has for them.
+    pub(crate) fn of_this_thread_and(others: impl Iterator<Item = u32>) -> Self {
+        let others = others.map(|id| format!("/proc/self/task/{id}/schedstat"));
+        let all = std::iter::once(SCHEDSTAT.to_owned()).chain(others);
+        let threads: Vec<Thread> = all.filter_map(|path| Thread::open(&path)).collect();
+        Self {
+            total_ns: threads.first().map_or(0, |own| own.total_ns),
+            threads,
             looked_at: Timestamp(0),
             lately: RunDelays::default(),
             turns: RunDelays::default(),
             told: Told::default(),
-        };
-        run_queue.total_ns = run_queue.total().unwrap_or(0);
-        run_queue
+        }
     }
 
     /// Returns the run delay since the last look, if it is time for a look at `now`. A long one is logged.
@@ -85,9 +116,10 @@ impl RunQueue {
             return None;
         }
         self.looked_at = now;
-        let total_ns = self.total()?;
-        let delay = Duration::from_nanos(total_ns.saturating_sub(self.total_ns));
-        self.total_ns = total_ns;
+        let delays_ns = self.threads.iter_mut().filter_map(Thread::advance_ns);
+        let delay_ns = delays_ns.max()?;
+        self.total_ns += delay_ns;
+        let delay = Duration::from_nanos(delay_ns);
         self.lately.handle_pulse();
         self.lately.add(now, delay);
         if delay >= LONG
@@ -115,12 +147,6 @@ impl RunQueue {
         };
         registry.export(METRICS, &times);
     }
-
-    fn total(&self) -> Option<u64> {
-        let mut text = [0; 96];
-        let size = self.file.as_ref()?.read_at(&mut text, 0).ok()?;
-        run_delay_ns(&text[..size])
-    }
 }
 
 /// Returns the second of the three numbers: time on a processor, run delay, both in ns, and time slices.
@@ -133,6 +159,7 @@ fn run_delay_ns(schedstat: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn the_second_number_is_the_run_delay() {
@@ -142,34 +169,45 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_shares_its_processor_has_a_run_delay() {
+    fn threads_that_share_a_processor_have_a_run_delay() {
         if File::open(SCHEDSTAT).is_err() {
             println!("skipped: the kernel has no {SCHEDSTAT}");
             return;
         }
         let clock = Clock::start();
-        let mut run_queue = RunQueue::of_this_thread();
-        let before = run_queue.total().unwrap();
-        // More threads than processors, until one of them has waited.
-        let is_over = std::sync::atomic::AtomicBool::new(false);
+        // More threads than processors, until one of them has waited that is not this one.
+        let is_over = AtomicBool::new(false);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let (told, ids) = std::sync::mpsc::sync_channel(2 * processors);
         std::thread::scope(|scope| {
             for _ in 0..2 * processors {
-                scope.spawn(|| {
-                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                let told = told.clone();
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    let id = rustix::thread::gettid().as_raw_nonzero().get();
+                    told.send(id.unsigned_abs()).unwrap();
+                    while !is_over.load(Ordering::Relaxed) {
                         std::hint::spin_loop();
                     }
                 });
             }
-            while run_queue.total().unwrap() == before {
+            let others: Vec<u32> = ids.iter().take(2 * processors).collect();
+            let mut run_queue = RunQueue::of_this_thread_and(others.iter().copied());
+            assert_eq!(run_queue.threads.len(), 1 + others.len());
+            // Without the thread of the test.
+            run_queue.threads.remove(0);
+            let mut now = clock.now();
+            loop {
+                now = now + LOOK_EVERY;
+                let delay = run_queue.look(now).unwrap();
+                assert_eq!(run_queue.look(now), None, "it was looked at just now");
+                if delay > Duration::ZERO {
+                    break;
+                }
                 std::thread::yield_now();
             }
-            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            is_over.store(true, Ordering::Relaxed);
+            assert!(run_queue.lately.longest(now) > Duration::ZERO);
         });
-        let now = clock.now() + LOOK_EVERY;
-        let delay = run_queue.look(now).unwrap();
-        assert!(delay > Duration::ZERO);
-        assert_eq!(run_queue.look(now), None, "it was looked at just now");
-        assert!(run_queue.lately.longest(now) > Duration::ZERO);
     }
 }

@@ -30,12 +30,26 @@ pub(crate) fn parse(text: &str) -> Result<CpuList, String> {
 }
 
 impl CpuList {
+    /// Returns the CPUs in ascending order.
+    pub(crate) fn all(&self) -> Vec<usize> {
+        self.0.iter().copied().collect()
+    }
+
     /// Keeps this thread, and all that it starts, on these CPUs.
     ///
     /// # Errors
     ///
     /// If this process may not use one of them.
     pub(crate) fn stay(&self) -> anyhow::Result<()> {
+        Ok(sched_setaffinity(None, &self.allowed("--cpus")?)?)
+    }
+
+    /// Returns the CPUs as the kernel takes them.
+    ///
+    /// # Errors
+    ///
+    /// If this process may not use one of them, which were given with `option`.
+    pub(crate) fn allowed(&self, option: &str) -> anyhow::Result<CpuSet> {
         let allowed = sched_getaffinity(None)?;
         let mut wanted = CpuSet::new();
         for cpu in &self.0 {
@@ -43,12 +57,12 @@ impl CpuList {
                 let usable = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
                 let usable = Self(usable.collect());
                 return Err(fail::bad_use(format!(
-                    "--cpus {self}: this process may use {usable}, not {cpu}"
+                    "{option} {self}: this process may use {usable}, not {cpu}"
                 )));
             }
             wanted.set(*cpu);
         }
-        Ok(sched_setaffinity(None, &wanted)?)
+        Ok(wanted)
     }
 }
 

@@ -3,7 +3,7 @@
 //! The standard output carries JSON lines for the process that started it (see `docs/reference/status.md`), the
 //! standard error its log.
 
-use super::cpu_list;
+use super::cpu_list::{self, CpuList};
 use crate::address;
 use crate::fail;
 use crate::logging;
@@ -46,7 +46,10 @@ pub(crate) struct NodeArgs {
     log_file: Option<PathBuf>,
     /// Pin all threads to these CPUs, such as 2 or 0-3,8; without it, the kernel schedules them.
     #[arg(long, value_name = "LIST", value_parser = cpu_list::parse)]
-    cpus: Option<cpu_list::CpuList>,
+    cpus: Option<CpuList>,
+    /// Pin each thread of data to one of these CPUs, in turn; with `node.threads` of 2 and more.
+    #[arg(long, value_name = "LIST", value_parser = cpu_list::parse)]
+    data_cpus: Option<CpuList>,
     /// Speak at most this minor version of the protocol, as a build of that version does: for tests of upgrades.
     #[arg(long, value_name = "N", hide_short_help = true)]
     protocol_minor: Option<u8>,
@@ -329,6 +332,11 @@ fn options(args: &NodeArgs, node: NodeId) -> RoleOptions {
         events: args.events.clone(),
         on_listening: Some(Box::new(tell)),
         on_status: None,
+        data_cpus: args
+            .data_cpus
+            .as_ref()
+            .map(CpuList::all)
+            .unwrap_or_default(),
         build: program::BUILD,
         incarnation_min: std::env::var(INCARNATION_MIN)
             .ok()
@@ -350,6 +358,9 @@ fn drive(
         crate::parent::end_with(parent)?;
     }
     // Before there are threads, and before memory is touched: it then lies near these CPUs.
+    if let Some(cpus) = &args.data_cpus {
+        cpus.allowed("--data-cpus")?;
+    }
     if let Some(cpus) = &args.cpus {
         cpus.stay()?;
     }

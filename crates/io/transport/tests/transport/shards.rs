@@ -1,12 +1,13 @@
 //! Endpoints with several event loops: the contract, and what the loops have in common.
 
 use crate::{PATIENCE, arena, authority, await_event, encrypted, nobody_at, stf, tls_of};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use sheaf_auth::Identity;
 use sheaf_protocol::Limits;
 use sheaf_transport::contract::{Pair, check, check_admission};
 use sheaf_transport::{
     Arena, ArenaOptions, CloseReason, ConnId, ConnectError, Event, Frame, ListenError, ListenerId,
-    Security, SendError, Sharded, TcpConfig, Transport, WhenFull,
+    Loops, Security, SendError, Sharded, TcpConfig, Transport, WhenFull,
 };
 use std::io;
 use std::sync::Arc;
@@ -196,6 +197,42 @@ fn connections_are_dealt_to_the_loop_with_the_fewest() {
     let (of_client, of_server) = (client.stats(), server.stats());
     assert_eq!((of_client.connected, of_client.closed), (7, 5));
     assert_eq!((of_server.accepted, of_server.closed), (7, 5));
+}
+
+/// Returns the name of a thread of this process, and its CPUs as the kernel lists them.
+fn name_and_cpus(thread: u32) -> [String; 2] {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
+    ["Name:", "Cpus_allowed_list:"].map(|key| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        line.unwrap().trim().to_owned()
+    })
+}
+
+#[test]
+fn loops_stay_at_their_cpus_and_the_caller_where_it_was() {
+    let before = sched_getaffinity(None).unwrap();
+    let mut allowed = (0..CpuSet::MAX_CPU).filter(|cpu| before.is_set(*cpu));
+    let cpu = allowed.next_back().unwrap();
+    let loops = Loops {
+        count: 2,
+        cpus: vec![cpu],
+    };
+    let memory = arena(64 << 20);
+    let endpoint = Sharded::new(config(), &memory, &Security::Loopback, loops).unwrap();
+    let found: Vec<[String; 2]> = endpoint.thread_ids().map(name_and_cpus).collect();
+    let expected = |name: &str| [name.to_owned(), cpu.to_string()];
+    assert_eq!(found, [expected("sheaf-data-0"), expected("sheaf-data-1")]);
+    assert_eq!(sched_getaffinity(None).unwrap(), before);
+    for (cpu, expected) in [
+        (CpuSet::MAX_CPU - 1, "Invalid argument (os error 22)"),
+        (5000, "found CPU 5000, expected 0 to 1023"),
+    ] {
+        let (count, cpus) = (1, vec![cpu]);
+        let loops = Loops { count, cpus };
+        let refused = Sharded::new(config(), &memory, &Security::Loopback, loops);
+        assert_eq!(refused.err().unwrap().to_string(), expected);
+    }
+    assert_eq!(sched_getaffinity(None).unwrap(), before);
 }
 
 #[test]

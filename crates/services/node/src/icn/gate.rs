@@ -1,5 +1,6 @@
 //! Gate of the verdict log: nothing that follows from a record leaves before the record is durable.
 
+use sheaf_protocol::control::Commit;
 use sheaf_protocol::{Control, Record, protect};
 use sheaf_scheduler::Recipient;
 use sheaf_verdict_log::Position;
@@ -41,13 +42,16 @@ impl Batch {
         self.records.push(record);
     }
 
-    /// Adds a message. Commits to one EPN that follow each other become one.
+    /// Adds a message. Commits of whole TFs to one EPN that follow each other become one message, which lists of
+    /// missing FLPs could make larger than a receiver takes.
     pub(super) fn message(&mut self, to: Recipient, control: Control) {
         let records = self.records.len();
+        let is_whole = |commit: &Commit| commit.missing.is_empty();
         if let Control::Commit(more) = &control
             && let Some((before, last_to, Control::Commit(commits))) = self.messages.last_mut()
             && *last_to == to
             && commits.len() + more.len() <= Control::ENTRIES_MAX
+            && more.iter().chain(commits.last()).all(is_whole)
         {
             *before = records;
             commits.extend_from_slice(more);
@@ -182,8 +186,8 @@ fn follows(control: &Control) -> Follows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheaf_protocol::control::{Commit, Release, Start};
-    use sheaf_protocol::{EpnId, RosterId, RunId, TfId};
+    use sheaf_protocol::control::{Release, Start};
+    use sheaf_protocol::{EpnId, FlpId, RosterId, RunId, TfId};
 
     fn roster() -> Record {
         Record::Roster {
@@ -240,21 +244,23 @@ mod tests {
 
     #[test]
     fn commits_to_one_epn_become_one_message_behind_the_last_verdict() {
-        let commit = |tf| {
+        let commit = |tf, missing: &[u16]| {
             let commit = Commit {
                 tf: TfId(tf),
                 is_redelivered: false,
-                missing: Vec::new(),
+                missing: missing.iter().copied().map(FlpId).collect(),
             };
             Control::Commit(vec![commit])
         };
         let (one, other) = (Recipient::Epn(EpnId(1)), Recipient::Epn(EpnId(2)));
         let mut batch = Batch::default();
-        batch.message(one, commit(1));
+        batch.message(one, commit(1, &[]));
         batch.record(roster());
-        batch.message(one, commit(2));
-        batch.message(other, commit(3));
-        batch.message(one, commit(4));
+        batch.message(one, commit(2, &[]));
+        batch.message(other, commit(3, &[]));
+        batch.message(one, commit(4, &[]));
+        batch.message(one, commit(5, &[7]));
+        batch.message(one, commit(6, &[]));
         let mut gate = Gate::default();
         assert!(gate.pass(batch, |_| Position(1)).is_empty());
         let (_, messages) = gate.open(Position(1));
@@ -263,7 +269,14 @@ mod tests {
             other => panic!("{other:?}"),
         });
         let tfs: Vec<(Recipient, Vec<u64>)> = tfs.collect();
-        assert_eq!(tfs, [(one, vec![1, 2]), (other, vec![3]), (one, vec![4])]);
+        let expected: [(Recipient, &[u64]); 5] = [
+            (one, &[1, 2]),
+            (other, &[3]),
+            (one, &[4]),
+            (one, &[5]),
+            (one, &[6]),
+        ];
+        assert_eq!(tfs, expected.map(|(to, tfs)| (to, tfs.to_vec())));
     }
 
     #[test]

@@ -108,7 +108,8 @@ impl<'a, N: Node> Driver<'a, N> {
         let (mut export, mut events) = (Every::new(EXPORT_EVERY), Vec::new());
         let mut manager = Manager::of_environment();
         let (mut was_asked, mut woken_at) = (false, clock.now());
-        let mut run_queue = RunQueue::of_this_thread();
+        let threads = self.node.transport().thread_ids();
+        let mut run_queue = RunQueue::of_this_thread_and(threads);
         loop {
             let now = clock.now();
             self.process.health.turn(now);

@@ -15,7 +15,7 @@ use sheaf_auth::Tls;
 use sheaf_membership::Member;
 use sheaf_metrics::Registry;
 use sheaf_protocol::{Limits, NodeId, Role, Timestamp, crc32c_kernel};
-use sheaf_transport::{Arena, ArenaOptions, Security, Sharded, Tcp, TcpConfig, Waker};
+use sheaf_transport::{Arena, ArenaOptions, Loops, Security, Sharded, Tcp, TcpConfig, Waker};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,6 +88,13 @@ impl Process {
         let level = security::level(&security);
         let is_local = security::is_local(config, node, options.listen.as_deref());
         let page_tls = security::of_page(config, &security);
+        let loops = Loops {
+            count: config.node.loops(node.role),
+            cpus: options.data_cpus.clone(),
+        };
+        if loops.count == 0 && !loops.cpus.is_empty() {
+            return Err(RoleError::NoDataThreads);
+        }
         let budget = Budget::of(config, node);
         let bytes = usize::try_from(budget.arena).unwrap_or(usize::MAX);
         let options = match node.role {
@@ -119,7 +126,9 @@ impl Process {
             security: security.clone(),
             arena: config.transport.arena(),
         };
-        let loops = config.node.loops(node.role);
+        if loops.count > 0 {
+            info!(threads = loops.count, cpus = ?loops.cpus, "Threads of their own move data");
+        }
         let mut transport = Sharded::new(tcp, &arena, &security, loops)?;
         transport.set_close_notice(reject::close_notice);
         let waker = transport.waker();
@@ -149,9 +158,6 @@ impl Process {
             "Sockets"
         );
         info!(kernel = crc32c_kernel(), "CRC-32C");
-        if loops > 0 {
-            info!(threads = loops, "Threads of their own move data");
-        }
         granted::warn_of_shortfalls(&config.transport, sockets, &arena, is_local);
         let clock = Clock::start();
         let health = Arc::new(Health::new(&node, clock));
