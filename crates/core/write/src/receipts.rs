@@ -319,13 +319,27 @@ impl<C: Copy + Ord> Receipts<C> {
 
     /// Notes that a TF is written, with its fate in each stream.
     pub fn handle_written(&mut self, id: HandoffId, fates: Vec<StreamFate>) {
-        self.remember(id, fates.clone());
+        self.remember(id, fates);
+        self.end_stay(id);
+    }
+
+    /// Notes that a TF was taken back from the writing threads, so that nothing of it is written this time.
+    pub fn handle_returned(&mut self, id: HandoffId) {
+        self.end_stay(id);
+    }
+
+    /// Ends one stay of a TF with the writing threads. With the last one, streams are answered: that the TF is void, or
+    /// that it is written, by this stay or by one before.
+    fn end_stay(&mut self, id: HandoffId) {
         let Some(writing) = self.take_last(id) else {
             return;
         };
         if !writing.voids.is_empty() {
             return self.make_void(id, writing.voids);
         }
+        let Some(fates) = self.written.get(&id).cloned() else {
+            return;
+        };
         if let Some(row) = self.rows.get_mut(&id) {
             row.state = CopyState::Written;
             if let Some(held) = &mut row.held {
@@ -341,15 +355,7 @@ impl<C: Copy + Ord> Receipts<C> {
         self.actions.push_back(ReceiptAction::Written { to, tf });
     }
 
-    /// Notes that a TF was taken back from the writing threads, so that nothing of it is written.
-    pub fn handle_returned(&mut self, id: HandoffId) {
-        let writing = self.take_last(id);
-        if let Some(writing) = writing.filter(|writing| !writing.voids.is_empty()) {
-            self.make_void(id, writing.voids);
-        }
-    }
-
-    /// Ends one stay of a TF with the writing threads, and removes it if that was the last one.
+    /// Counts the end of one stay of a TF with the writing threads, and removes it if that was the last one.
     fn take_last(&mut self, id: HandoffId) -> Option<Writing<C>> {
         let writing = self.writing.get_mut(&id)?;
         writing.times -= 1;
@@ -379,8 +385,11 @@ impl<C: Copy + Ord> Receipts<C> {
             return self.actions.push_back(ReceiptAction::Voided { to, copy });
         }
         if let Some(writing) = self.writing.get_mut(&id) {
-            writing.voids.push((to, copy.copy));
-            return self.actions.push_back(ReceiptAction::Recall { id });
+            // One recall for each time that the TF went to the threads: a second would take back what came since.
+            if writing.voids.is_empty() {
+                self.actions.push_back(ReceiptAction::Recall { id });
+            }
+            return writing.voids.push((to, copy.copy));
         }
         self.make_void(id, vec![(to, copy.copy)]);
     }
