@@ -179,7 +179,7 @@ impl Scheduler {
         if self.is_settling || self.is_resetting(now) {
             return Placed::NoRoom;
         }
-        self.write_off_gone(tf);
+        self.write_off_gone(tf, |_| true);
         let open = &self.tfs[&tf];
         if let Some(reason) = self.cannot_build(open) {
             self.drop_tf(tf, reason);
@@ -282,8 +282,8 @@ impl Scheduler {
         pairs.map(|(_, epn)| target_id(*epn)).collect()
     }
 
-    /// Writes off members that died: such an STF is only where the TF was built before.
-    fn write_off_gone(&mut self, tf: TfId) {
+    /// Writes off members that died, where they are `lost`: such an STF is only where the TF was built before.
+    pub(super) fn write_off_gone(&mut self, tf: TfId, lost: impl Fn(FlpId) -> bool) {
         if self.gone.is_empty() {
             return;
         }
@@ -292,7 +292,8 @@ impl Scheduler {
         };
         let is_undecided = open.is_undecided();
         for (part, member) in open.parts.iter_mut().zip(open.members.iter()) {
-            if matches!(part, Part::Skipped(_)) || !self.gone.contains(member) {
+            let is_lost = self.gone.contains(member) && lost(member.flp);
+            if matches!(part, Part::Skipped(_)) || !is_lost {
                 continue;
             }
             let reason = if self.cut_off.contains(member) {

@@ -50,6 +50,8 @@ impl Scheduler {
             open.attempt.0 += 1;
             open.asked_again.extend(&flps);
         }
+        // What the EPN lacks of an FLP that is gone comes no more: it does not wait for that again.
+        self.write_off_gone(tf, |flp| missing.contains(&flp));
         // The EPN waits as long as for a first attempt.
         self.repeat_assign_to_epn(now, tf, target);
         for flp in flps {
