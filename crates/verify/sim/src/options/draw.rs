@@ -207,6 +207,12 @@ fn draw_grants(options: &mut Options, dice: &mut Dice) {
     options.push = Push::Granted;
     options.eager_bytes = dice.pick(&[0, 0, 50, 150]);
     options.grants_max = dice.range(1, 6) as u32;
+    // A grant moves one STF in a round trip. EPNs keep up with FLPs, and with what is held after faults.
+    let held = f64::from(options.hold_stfs) / options.settle.as_secs_f64();
+    let tfs_per_s = 1.5 * options.rate_hz.max(held);
+    let round_trip = options.calm_network.delay_max.as_secs_f64();
+    let needed = tfs_per_s * round_trip * f64::from(options.flps) / f64::from(options.epns);
+    options.grants_max = options.grants_max.max(needed.ceil() as u32);
 }
 
 /// Draws a registry outside the farm, EPNs with disks, or both.
