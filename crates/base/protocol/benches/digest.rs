@@ -47,36 +47,40 @@ fn slices(bytes: usize) -> impl FnMut() -> std::ops::Range<usize> {
     }
 }
 
-#[divan::bench(args = SIZES)]
-fn warm(bencher: Bencher<'_, '_>, bytes: usize) {
+/// Takes the digest of one buffer again and again.
+fn again<D>(bencher: Bencher<'_, '_>, bytes: usize, digest: impl Fn(&[u8]) -> D + Sync) {
     let payload = &POOL[..bytes];
     bencher
         .counter(BytesCount::new(bytes))
-        .bench(|| crc32c(black_box(payload)));
+        .bench(|| digest(black_box(payload)));
+}
+
+/// Takes the digests of slices, one after the other.
+fn in_turn<D>(bencher: Bencher<'_, '_>, bytes: usize, digest: impl Fn(&[u8]) -> D) {
+    let mut next = slices(bytes);
+    bencher
+        .counter(BytesCount::new(bytes))
+        .bench_local(|| digest(black_box(&POOL[next()])));
+}
+
+#[divan::bench(args = SIZES)]
+fn warm(bencher: Bencher<'_, '_>, bytes: usize) {
+    again(bencher, bytes, crc32c);
 }
 
 #[divan::bench(args = SIZES)]
 fn cold(bencher: Bencher<'_, '_>, bytes: usize) {
-    let mut next = slices(bytes);
-    bencher
-        .counter(BytesCount::new(bytes))
-        .bench_local(|| crc32c(black_box(&POOL[next()])));
+    in_turn(bencher, bytes, crc32c);
 }
 
 #[divan::bench(args = SIZES)]
 fn xxh3_warm(bencher: Bencher<'_, '_>, bytes: usize) {
-    let payload = &POOL[..bytes];
-    bencher
-        .counter(BytesCount::new(bytes))
-        .bench(|| xxh3_64(black_box(payload)));
+    again(bencher, bytes, xxh3_64);
 }
 
 #[divan::bench(args = SIZES)]
 fn xxh3_cold(bencher: Bencher<'_, '_>, bytes: usize) {
-    let mut next = slices(bytes);
-    bencher
-        .counter(BytesCount::new(bytes))
-        .bench_local(|| xxh3_64(black_box(&POOL[next()])));
+    in_turn(bencher, bytes, xxh3_64);
 }
 
 #[divan::bench(args = SIZES)]

@@ -77,7 +77,8 @@ pub(super) struct FarmArgs {
     /// Lend STFs to EPNs in shared memory, as in any farm on one machine. Without it, send them as between machines.
     #[arg(long)]
     pub(super) shared_memory: bool,
-    /// Compute the digests of these payloads in EPNs: crc32c, of all, or none-on-lane, not with --shared-memory.
+    /// Compute these digests in EPNs: crc32c, those of all STFs, or none-on-lane, of all but those that are lent by
+    /// --shared-memory.
     #[arg(long, value_name = "DIGEST", default_value_t = PayloadDigest::Crc32c)]
     pub(super) digest: PayloadDigest,
     /// Write the report as JSON to this file; `-`: standard output, and text to the standard error.

@@ -42,8 +42,8 @@ impl Batch {
         self.records.push(record);
     }
 
-    /// Adds a message. Commits of whole TFs to one EPN that follow each other become one message, which lists of
-    /// missing FLPs could make larger than a receiver takes.
+    /// Adds a message. Commits to one EPN that follow each other become one, but for those of incomplete TFs: their
+    /// lists of missing FLPs could make it larger than a receiver takes.
     pub(super) fn message(&mut self, to: Recipient, control: Control) {
         let records = self.records.len();
         let is_whole = |commit: &Commit| commit.missing.is_empty();

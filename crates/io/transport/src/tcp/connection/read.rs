@@ -6,12 +6,9 @@ use crate::tcp::inbox::{Arrived, Step};
 use crate::tcp::input::Input;
 use crate::tcp::input::SMALL_MAX;
 use crate::transport::{CloseReason, Event};
-use sheaf_protocol::WireKind;
+use sheaf_protocol::{DIGEST_PIECE_BYTES, WireKind};
 use std::io::{self, ErrorKind, IoSliceMut, Read};
 use std::time::Instant;
-
-/// Bytes of a body that one system call reads, so that they are still in the cache for the digest.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// Behind the rest of a large body only this much is read into the buffer: room for the next prefix and head,
 /// without much of its body, which would have to be copied.
@@ -106,12 +103,12 @@ impl Connection {
                 offered,
             });
         };
-        if rest.len() > PIECE_BYTES {
-            let bytes = (&self.stream).read(&mut rest[..PIECE_BYTES])?;
+        if rest.len() > DIGEST_PIECE_BYTES {
+            let bytes = (&self.stream).read(&mut rest[..DIGEST_PIECE_BYTES])?;
             return Ok(Reading {
                 body: bytes,
                 ahead: 0,
-                offered: PIECE_BYTES,
+                offered: DIGEST_PIECE_BYTES,
             });
         }
         let rest_bytes = rest.len();
