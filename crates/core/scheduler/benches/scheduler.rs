@@ -2,17 +2,18 @@
 //!
 //! Workload: the life of one TF from its announces (one message an FLP) to the acknowledged commit, in farms of 8 and
 //! 250 FLPs by 8 and 350 EPNs, flushed after the announces, after the report and after the acknowledgement, with all
-//! actions taken out. Unit: time a TF, and TFs a second. Heartbeats are not in it. Aim on one core of 2020s server
-//! hardware: below 1 ms at 250 FLPs, so that the ICN keeps up with a detector of 351 TF/s on a third of a core. `cargo
-//! bench --profile ci -p sheaf-scheduler --bench scheduler` measures; under `cargo test` every bench runs once. The
-//! checksum tells whether two runs did the same work.
+//! actions taken out; and TFs in lists, with a full hold. Unit: time a TF, and TFs a second. Heartbeats are not in it.
+//! Aim on one core of 2020s server hardware: below 1 ms at 250 FLPs, so that the ICN keeps up with a detector of 351
+//! TF/s on a third of a core. `cargo bench --profile ci -p sheaf-scheduler --bench scheduler` measures; under `cargo
+//! test` every bench runs once. The checksum tells whether two runs did the same work.
 
 use divan::{Bencher, counter::ItemsCount};
 use sheaf_protocol::control::{Announced, Built, Consumed, EpnPulse, Hello, Position};
 use sheaf_protocol::{
     Attempt, Control, EpnId, FlpId, Incarnation, RunId, Source, Target, TfId, Timestamp,
 };
-use sheaf_scheduler::{Action, RunPlan, Scheduler, SchedulerConfig};
+use sheaf_scheduler::{Action, Recipient, RunPlan, Scheduler, SchedulerConfig};
+use std::collections::VecDeque;
 use std::fmt;
 
 /// Payload of an STF: a TF of the largest farm has 3.3 MB.
@@ -153,14 +154,7 @@ impl BenchFarm {
                 .handle_flp(self.now, source(flp), Control::Announce(vec![item]));
         }
         let target = self.act().expect("all have announced, and there is room");
-        let built = Built {
-            tf,
-            attempt: Attempt(1),
-            missing: Vec::new(),
-            bytes: STF_BYTES * u64::from(self.shape.flps),
-            first_byte_age_ns: 2000,
-            last_byte_age_ns: 1000,
-        };
+        let built = self.built(tf);
         self.scheduler
             .handle_epn(self.now, target, Control::Built(vec![built]));
         self.act();
@@ -170,12 +164,53 @@ impl BenchFarm {
         };
         self.scheduler.handle_epn(self.now, target, ack);
         self.act();
+        self.pulse(target);
+    }
+
+    fn built(&self, tf: TfId) -> Built {
+        Built {
+            tf,
+            attempt: Attempt(1),
+            missing: Vec::new(),
+            bytes: STF_BYTES * u64::from(self.shape.flps),
+            first_byte_age_ns: 2000,
+            last_byte_age_ns: 1000,
+        }
+    }
+
+    fn pulse(&mut self, target: Target) {
         let pulse = EpnPulse {
             released_version: self.next.0,
             ..EpnPulse::default()
         };
         self.scheduler
             .handle_epn(self.now, target, Control::EpnPulse(pulse));
+    }
+
+    /// Announces the next TFs of all FLPs, each in one list.
+    fn announce(&mut self, tfs: u64) {
+        let first = self.next.0;
+        self.next = TfId(first + tfs);
+        let bytes = STF_BYTES;
+        let items = (first..first + tfs).map(|tf| Announced {
+            tf: TfId(tf),
+            bytes,
+        });
+        let items: Vec<Announced> = items.collect();
+        for flp in 0..self.shape.flps {
+            self.scheduler
+                .handle_flp(self.now, source(flp), Control::Announce(items.clone()));
+        }
+    }
+
+    /// Drains the actions; adds the TFs that they assign.
+    fn assigned(&mut self, assigned: &mut VecDeque<TfId>) {
+        self.scheduler.flush();
+        while let Some(action) = self.scheduler.poll_action() {
+            if let Action::Send(Recipient::Epn(_), Control::Assign(items)) = &action {
+                assigned.extend(items.iter().map(|assign| assign.tf));
+            }
+        }
     }
 
     /// Drains the actions; returns the target of the last assignment among them.
@@ -193,6 +228,30 @@ impl BenchFarm {
         }
         target
     }
+}
+
+/// Measures TFs of one FLP whose hold is full, in lists of 64: 4,096 are open, 256 of them at the one EPN.
+#[divan::bench]
+fn lives_in_lists(bencher: Bencher<'_, '_>) {
+    const LIST: usize = 64;
+    let mut farm = BenchFarm::new(Shape { flps: 1, epns: 1 });
+    let mut assigned = VecDeque::new();
+    farm.announce(4096);
+    farm.assigned(&mut assigned);
+    bencher.counter(ItemsCount::new(LIST)).bench_local(|| {
+        farm.now.0 += 100_000;
+        let tfs: Vec<TfId> = assigned.drain(..LIST).collect();
+        let built = tfs.iter().map(|tf| farm.built(*tf)).collect();
+        farm.scheduler
+            .handle_epn(farm.now, target(0), Control::Built(built));
+        farm.assigned(&mut assigned);
+        let consumed = Consumed::default();
+        let ack = Control::CommitAck { tfs, consumed };
+        farm.scheduler.handle_epn(farm.now, target(0), ack);
+        farm.announce(LIST as u64);
+        farm.assigned(&mut assigned);
+        farm.pulse(target(0));
+    });
 }
 
 #[divan::bench(args = SHAPES)]

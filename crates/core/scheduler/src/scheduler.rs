@@ -41,7 +41,7 @@ use sheaf_placement::{LoadView, Policy, Refusal, UnknownPolicy, policy};
 pub use sheaf_protocol::Record;
 use sheaf_protocol::control::{Assign, Release};
 use sheaf_protocol::{
-    Control, DropReason, EpnId, FlpId, RangeSet, RunId, Source, Target, TfId, Timestamp,
+    Control, DropReason, EpnId, FlpId, RangeSet, RunId, Source, Target, TfId, TfTable, Timestamp,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -148,7 +148,7 @@ pub struct Scheduler {
     /// Pairs whose report has lapsed, each with the time until which it is open whether they reach each other.
     unreachable_lapsed: BTreeMap<(FlpId, EpnId), Timestamp>,
     rosters: Rosters,
-    tfs: BTreeMap<TfId, OpenTf>,
+    tfs: TfTable<OpenTf>,
     queue: VecDeque<TfId>,
     /// Committed TFs that wait for the next life of their EPN.
     strays: BTreeMap<TfId, Stray>,
@@ -251,7 +251,7 @@ impl Scheduler {
             unreachable: BTreeMap::new(),
             unreachable_lapsed: BTreeMap::new(),
             rosters: Rosters::default(),
-            tfs: BTreeMap::new(),
+            tfs: TfTable::new(),
             queue: VecDeque::new(),
             strays: BTreeMap::new(),
             commits: BTreeMap::new(),
@@ -425,7 +425,7 @@ impl Scheduler {
             .tfs
             .iter()
             .filter(|(_, tf)| self.is_due(now, tf))
-            .map(|(id, _)| *id)
+            .map(|(id, _)| id)
             .collect();
         for tf in due {
             self.handle_due(now, tf);

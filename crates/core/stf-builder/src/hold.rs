@@ -1,7 +1,6 @@
 //! The hold: STFs that an FLP keeps until their TF is decided.
 
-use sheaf_protocol::{Attempt, RangeSet, Stf, Target, TfId, Timestamp};
-use std::collections::BTreeMap;
+use sheaf_protocol::{Attempt, RangeSet, Stf, Target, TfId, TfTable, Timestamp};
 
 /// Progress of an STF on its way to the EPN that it is assigned to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +36,7 @@ impl Held {
 /// All STFs of the run that are not released, with their bytes counted.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
-    stfs: BTreeMap<TfId, Held>,
+    stfs: TfTable<Held>,
     bytes: u64,
 }
 
@@ -71,7 +70,7 @@ impl Hold {
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (TfId, &mut Held)> {
-        self.stfs.iter_mut().map(|(tf, held)| (*tf, held))
+        self.stfs.iter_mut()
     }
 
     /// Releases the STF of `tf`; `false` if it is not held.
@@ -81,18 +80,18 @@ impl Hold {
         held.is_some()
     }
 
+    /// Returns the first STF held from a TF on.
+    fn first_from(&self, from: TfId) -> Option<TfId> {
+        self.stfs.range(from..).next().map(|(tf, _)| tf)
+    }
+
     /// Releases every STF of `released`; returns their number. Its cost grows with the STFs released and the ranges of
     /// the set, and not with the STFs that stay.
     pub(crate) fn release_all(&mut self, released: &RangeSet) -> u64 {
         let mut count = 0;
-        while let Some(oldest) = self.stfs.first_entry()
-            && *oldest.key() < released.floor()
-        {
-            self.bytes -= oldest.remove().stf.bytes();
-            count += 1;
-        }
-        for (first, end) in released.ranges() {
-            while let Some((&tf, _)) = self.stfs.range(first..end).next() {
+        let held_below = (TfId(0), released.floor());
+        for (first, end) in std::iter::once(held_below).chain(released.ranges()) {
+            while let Some(tf) = self.first_from(first).filter(|tf| *tf < end) {
                 count += u64::from(self.release(tf));
             }
         }

@@ -13,8 +13,8 @@ use crate::stats::{RefusedStf, Stats};
 use recall::Committed;
 use sheaf_protocol::control::{Absent, Assign, Built, EpnPulse, Recover, Release};
 use sheaf_protocol::{
-    Attempt, Control, Part, RangeSet, RosterId, RunId, Source, StfHeader, Tf, TfId, Timestamp,
-    protect,
+    Attempt, Control, Part, RangeSet, RosterId, RunId, Source, StfHeader, Tf, TfId, TfTable,
+    Timestamp, protect,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -90,14 +90,14 @@ pub struct TfBuilder<P> {
     config: BuildConfig,
     run: Option<RunId>,
     rosters: BTreeMap<RosterId, Roster>,
-    slots: BTreeMap<TfId, Slot<P>>,
+    slots: TfTable<Slot<P>>,
     /// Bytes of all parts in slots.
     open_bytes: u64,
     /// Bytes with the consumer, and those that only the writer of the ack level `stored` holds.
     sink_bytes: u64,
     consumer: Consumer,
     /// TFs committed here and not released yet: tombstones, from which a repeated commit is acknowledged.
-    committed: BTreeMap<TfId, Committed>,
+    committed: TfTable<Committed>,
     /// TFs that are decided and done everywhere: tombstones that keep a late duplicate from opening a slot again.
     released: RangeSet,
     released_version: u64,
@@ -140,11 +140,11 @@ impl<P: Clone> TfBuilder<P> {
             config,
             run: None,
             rosters: BTreeMap::new(),
-            slots: BTreeMap::new(),
+            slots: TfTable::new(),
             open_bytes: 0,
             sink_bytes: 0,
             consumer: Consumer::default(),
-            committed: BTreeMap::new(),
+            committed: TfTable::new(),
             released: RangeSet::default(),
             released_version: 0,
             gone: BTreeMap::new(),
@@ -260,7 +260,7 @@ impl<P: Clone> TfBuilder<P> {
         let reported: Vec<TfId> = self
             .slots
             .iter_mut()
-            .filter_map(|(tf, slot)| slot.reported.take().map(|_| *tf))
+            .filter_map(|(tf, slot)| slot.reported.take().map(|_| tf))
             .collect();
         for tf in reported {
             self.report_if_settled(now, tf);
@@ -300,7 +300,7 @@ impl<P: Clone> TfBuilder<P> {
         self.stats.accepted_stfs += 1;
         self.stats.accepted_bytes += part.bytes;
         self.open_bytes += part.bytes;
-        let slot = self.slots.entry(tf).or_insert_with(|| Slot::new(first_at));
+        let slot = self.slots.get_or_insert_with(tf, || Slot::new(first_at));
         if slot.parts.is_empty() {
             slot.first_at = first_at;
         }
@@ -474,10 +474,7 @@ impl<P: Clone> TfBuilder<P> {
             let Some(roster) = self.rosters.get(&assign.roster).cloned() else {
                 continue;
             };
-            let slot = self
-                .slots
-                .entry(assign.tf)
-                .or_insert_with(|| Slot::new(now));
+            let slot = self.slots.get_or_insert_with(assign.tf, || Slot::new(now));
             if slot.attempt < assign.attempt {
                 // The FLPs retransmit: an STF that was missing a while ago is on its way now.
                 slot.attempt = assign.attempt;
@@ -513,14 +510,13 @@ impl<P: Clone> TfBuilder<P> {
         let discarded: Vec<TfId> = self
             .slots
             .keys()
-            .copied()
             .filter(|tf| protect!(DecidedSlotsFreed, when released.contains(*tf)))
             .collect();
         for tf in discarded {
             self.discard(tf);
         }
         let released = &self.released;
-        self.committed.retain(|tf, _| !released.contains(*tf));
+        self.committed.retain(|tf, _| !released.contains(tf));
         self.bad_digests
             .retain(|(tf, _), _| !released.contains(*tf));
         self.grants.keep_only(|tf, _| !released.contains(tf));
@@ -562,7 +558,7 @@ impl<P: Clone> TfBuilder<P> {
                 Some((at, _)) => protect!(ReportRetransmit, when now.since(*at) >= repeat),
                 None => slot.roster.is_some() && now.since(slot.waits_since) >= stale,
             })
-            .map(|(tf, _)| *tf)
+            .map(|(tf, _)| tf)
             .collect();
         for tf in due {
             let slot = &self.slots[&tf];
@@ -580,7 +576,7 @@ impl<P: Clone> TfBuilder<P> {
     }
 
     fn report_all_settled(&mut self, now: Timestamp) {
-        let open: Vec<TfId> = self.slots.keys().copied().collect();
+        let open: Vec<TfId> = self.slots.keys().collect();
         for tf in open {
             self.report_if_settled(now, tf);
         }

@@ -236,7 +236,7 @@ impl Scheduler {
         if absence.expired_at.is_some() {
             return self.handle_flp_gone(now, source);
         }
-        let open: Vec<TfId> = self.tfs.keys().copied().collect();
+        let open: Vec<TfId> = self.tfs.keys().collect();
         for tf in open {
             self.write_off(now, tf, source);
         }

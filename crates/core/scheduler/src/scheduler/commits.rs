@@ -161,14 +161,14 @@ impl Scheduler {
     /// that are not returned in time are abandoned.
     pub(super) fn close(&mut self, now: Timestamp, due: Timestamp) {
         let unbuilt = self.tfs.iter().filter(|(_, open)| open.is_unbuilt());
-        let unbuilt: Vec<TfId> = unbuilt.map(|(tf, _)| *tf).collect();
+        let unbuilt: Vec<TfId> = unbuilt.map(|(tf, _)| tf).collect();
         for tf in unbuilt {
             let reason = self.end_reason(tf);
             self.drop_tf(tf, reason);
         }
         let committed = self.tfs.iter().filter_map(|(tf, open)| {
             let target = open.winner()?;
-            Some((*tf, target))
+            Some((tf, target))
         });
         let committed: Vec<(TfId, Target)> = committed.collect();
         let is_late = now.since(due) >= RECALL_FOR;

@@ -101,7 +101,7 @@ impl Scheduler {
         }
         let roster = self.rosters.last_name();
         self.send(Recipient::AllEpns, Control::SourceGone { source, roster });
-        let open: Vec<TfId> = self.tfs.keys().copied().collect();
+        let open: Vec<TfId> = self.tfs.keys().collect();
         for tf in protect!(SourceWriteOff, open, else Vec::new()) {
             self.write_off(now, tf, source);
         }
@@ -212,7 +212,7 @@ impl Scheduler {
             .filter(
                 |(_, tf)| matches!(tf.phase, Phase::Building { target: at, .. } if at == target),
             )
-            .map(|(tf, _)| *tf)
+            .map(|(tf, _)| tf)
             .collect();
         for tf in building {
             self.move_tf(now, tf, target);
@@ -265,7 +265,7 @@ impl Scheduler {
             .filter(
                 |(_, tf)| matches!(&tf.phase, Phase::Committed { target: at, .. } if *at == target),
             )
-            .map(|(tf, _)| *tf)
+            .map(|(tf, _)| tf)
             .collect();
         for tf in protect!(Abandonment, committed, else Vec::new()) {
             self.leave_committed(now, tf, target, is_durable);

@@ -243,7 +243,7 @@ impl Scheduler {
     /// without a verdict waits for no other.
     fn is_early(&self, tf: TfId, open: &OpenTf) -> bool {
         let oldest = || self.tfs.iter().find(|(_, open)| open.is_unbuilt());
-        !open.all_heard() && oldest().is_some_and(|(oldest, _)| *oldest != tf)
+        !open.all_heard() && oldest().is_some_and(|(oldest, _)| oldest != tf)
     }
 
     fn choose(&mut self, now: Timestamp, job: &Job<'_>) -> Result<TargetId, Refusal> {
@@ -514,7 +514,7 @@ impl Scheduler {
                 matches!(tf.phase, Phase::Building { target: at, .. } if at == target)
                     && tf.members.iter().any(|member| member.flp == flp)
             })
-            .map(|(tf, _)| *tf)
+            .map(|(tf, _)| tf)
             .collect();
         for tf in stuck {
             self.move_tf(now, tf, target);

@@ -84,7 +84,7 @@ impl Scheduler {
             former.is_some_and(|former| former.target == target)
         };
         let own = self.tfs.iter().filter(|(_, open)| is_own(open));
-        let own: Vec<TfId> = own.map(|(tf, _)| *tf).collect();
+        let own: Vec<TfId> = own.map(|(tf, _)| tf).collect();
         for tf in own {
             self.resume_commit(tf);
         }

@@ -103,7 +103,7 @@ impl Scheduler {
                 }
                 Phase::Gathering | Phase::Queued => false,
             })
-            .map(|(tf, _)| *tf)
+            .map(|(tf, _)| tf)
             .collect();
         for tf in here {
             match self.assign_of(tf) {

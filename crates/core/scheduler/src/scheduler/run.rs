@@ -221,7 +221,7 @@ impl Scheduler {
         }
         self.rosters.take_out(next, source);
         self.append_rosters();
-        let later: Vec<TfId> = self.tfs.range(next..).map(|(tf, _)| *tf).collect();
+        let later: Vec<TfId> = self.tfs.range(next..).map(|(tf, _)| tf).collect();
         for tf in later {
             self.take_out(now, tf, source);
         }

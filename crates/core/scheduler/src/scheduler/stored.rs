@@ -74,7 +74,7 @@ impl Scheduler {
             .tfs
             .iter()
             .filter_map(|(tf, open)| match &open.phase {
-                Phase::Committed { target, .. } if former(target) => Some((*tf, *target)),
+                Phase::Committed { target, .. } if former(target) => Some((tf, *target)),
                 _ => None,
             })
             .collect();

@@ -28,8 +28,8 @@ impl<P: Clone> TfBuilder<P> {
 
     fn send_slots_where(&mut self, is_meant: impl Fn(&Slot<P>) -> bool) {
         protect!(SlotReport, else return);
-        let held = |(tf, slot): (&TfId, &Slot<P>)| SlotHeld {
-            tf: *tf,
+        let held = |(tf, slot): (TfId, &Slot<P>)| SlotHeld {
+            tf,
             bytes: slot.bytes(),
         };
         let begun = self.slots.iter().filter(|(_, slot)| !slot.parts.is_empty());

@@ -267,8 +267,8 @@ impl<P: Clone> TfBuilder<P> {
         storing.writes.clear();
         storing.recovered.clear();
         let mut left = 0;
-        for (tf, slot) in &self.slots {
-            if let Some(bytes) = storing.busy.get_mut(&(run, *tf)) {
+        for (tf, slot) in self.slots.iter() {
+            if let Some(bytes) = storing.busy.get_mut(&(run, tf)) {
                 *bytes = slot.bytes();
                 left += slot.bytes();
             }

@@ -50,16 +50,16 @@ pub(super) fn check(scheduler: &Scheduler) {
         );
     }
     assert_eq!(scheduler.view.len(), scheduler.epns.len());
-    for (tf, open) in &scheduler.tfs {
+    for (tf, open) in scheduler.tfs.iter() {
         assert!(
-            !scheduler.released.contains(*tf),
+            !scheduler.released.contains(tf),
             "TF {tf} is open and released"
         );
         assert_eq!(open.members.len(), open.parts.len(), "TF {tf}");
         let queued = scheduler
             .queue
             .iter()
-            .filter(|queued| *queued == tf)
+            .filter(|queued| **queued == tf)
             .count();
         assert_eq!(
             queued,
@@ -205,7 +205,7 @@ impl Storm {
     /// Answers for the nodes: FLPs announce what is asked of them, EPNs report and acknowledge their TFs.
     fn answer(&mut self) {
         let mut script = String::new();
-        for (tf, open) in &self.bench.scheduler.tfs {
+        for (tf, open) in self.bench.scheduler.tfs.iter() {
             for (member, part) in open.members.iter().zip(&open.parts) {
                 if matches!(part, Part::Unknown(_)) {
                     script += &format!("flp {}.{} has {tf};", member.flp.0, member.incarnation.0);

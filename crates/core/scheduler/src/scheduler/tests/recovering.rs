@@ -112,11 +112,11 @@ fn an_epn_that_lacks_an_stf_of_a_dead_flp_does_not_wait_for_it_a_second_time() {
     let mut bench = farm(3, 2);
     bench.after("flps have 0");
     bench.take_over();
-    bench.after("flp 0 joins; flp 1 joins; flp 2 gone; epn 0 joins; epn 1 joins; epn 0 has 0");
+    bench.after("flp 0 joins; flp 1 joins; epn 0 joins; epn 1 joins; epn 0 has 0; flp 2 gone");
     bench.check(
         "flp 0 has 0; flp 1 has 0; settled =>
          epn 0 built 0 without 1 2 => epn:0: 0 without 2, flp:1: 0#2>0
-         epn 0 built 0#2 without 2 => 0 incomplete without 2, commit 0 epn:0",
+         epn 0 built 0#2 without 2 => 0 dropped source-died",
     );
 }
 
