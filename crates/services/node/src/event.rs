@@ -6,7 +6,6 @@
 
 use crate::config::Rotation;
 use rustix::time::ClockId;
-use serde::Serialize;
 pub use sheaf_verdict_log::event::{Event, FileEvent, MemberEvent, PartEvent, StreamEvent};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,14 +13,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-
-/// An event as it stands in a file: with the time at which it was added.
-#[derive(Serialize)]
-struct Line<'a> {
-    #[serde(flatten)]
-    event: &'a Event,
-    at_ns: u64,
-}
 
 /// CLOCK_MONOTONIC: the same for all processes of a machine, and no jump of the wall clock moves it.
 fn monotonic_ns() -> u64 {
@@ -165,11 +156,13 @@ impl Series {
         Ok(series)
     }
 
+    /// Adds a line: the object of the event, with the time at which it was added as its last field.
     fn add(&mut self, event: &Event) {
         let at_ns = monotonic_ns();
-        let line = Line { event, at_ns };
-        serde_json::to_writer(&mut self.lines, &line).expect("a vector takes every line");
-        self.lines.push(b'\n');
+        serde_json::to_writer(&mut self.lines, event).expect("a vector takes every line");
+        let end = self.lines.pop();
+        debug_assert_eq!(end, Some(b'}'), "an event is an object");
+        writeln!(self.lines, ",\"at_ns\":{at_ns}}}").expect("a vector takes every line");
     }
 
     /// Begins a new file of the series.
