@@ -89,7 +89,8 @@ pub const CHECKS: &[Check] = &[
     },
     Check {
         name: "cards",
-        reads: "real network cards: offloads, the receive ring, the memory node (ethtool, sysfs)",
+        reads: "real network cards: offloads, the receive ring, queues and the processors that they interrupt, the \
+                memory node (ethtool, /sys, /proc/irq)",
         expects: "TSO, GSO and GRO on, the largest receive ring",
         why: "without offloads each packet costs processor time, and a small ring drops packets in bursts: all \
               parts of a TF come at once",
@@ -98,9 +99,10 @@ pub const CHECKS: &[Check] = &[
     },
     Check {
         name: "interrupts",
-        reads: "interrupts of real network cards by processor (/proc/interrupts)",
-        expects: "more than one processor takes them, if the machine has more",
-        why: "one processor takes all packets, and is the limit of the card",
+        reads: "interrupts of real network cards by processor (/proc/interrupts, /proc/irq)",
+        expects: "more than one processor takes them, if the machine has more, and at the memory node of the card",
+        why: "one processor takes all packets, and is the limit of the card; at another memory node each packet \
+              crosses between them",
         cost: None,
         judge: network::interrupts,
     },

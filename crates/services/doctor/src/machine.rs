@@ -3,7 +3,6 @@
 use rustix::process::{Resource, getrlimit};
 use sheaf_gateway::Facts;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::Command;
 
 /// Facts of a machine. Those that it does not have, or does not tell, are missing.
@@ -39,8 +38,8 @@ pub(crate) struct Machine {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Card {
     pub(crate) name: String,
-    /// Node of memory that it is at, from 0; `None` if the machine has one.
-    pub(crate) numa_node: Option<u32>,
+    /// Queues, the processors that they interrupt, memory node.
+    pub(crate) place: sheaf_node::cards::Card,
     /// Offloads by name, as `ethtool -k` says.
     pub(crate) offloads: BTreeMap<String, bool>,
     /// Slots of the receive ring: in use, at most.
@@ -69,7 +68,7 @@ impl Machine {
     pub(crate) fn read(links: Option<&Facts>) -> Self {
         let range = read("/proc/sys/net/ipv4/ip_local_port_range");
         let cards = links.map(|facts| &facts.links[..]).unwrap_or_default();
-        let is_real = |name: &str| Path::new(&format!("/sys/class/net/{name}/device")).exists();
+        let mut places = sheaf_node::cards::Card::all();
         let interrupts = read("/proc/interrupts").unwrap_or_default();
         Self {
             processors: std::thread::available_parallelism().map_or(1, usize::from),
@@ -89,23 +88,25 @@ impl Machine {
             clock: clock(),
             cards: cards
                 .iter()
-                .filter(|link| is_real(&link.name) && link.is_up)
-                .map(|link| Card::read(&link.name, &interrupts))
+                .filter(|link| link.is_up)
+                .filter_map(|link| {
+                    let at = places.iter().position(|place| place.name == link.name)?;
+                    Some(Card::read(places.swap_remove(at), &interrupts))
+                })
                 .collect(),
         }
     }
 }
 
 impl Card {
-    fn read(name: &str, interrupts: &str) -> Self {
-        let node = read(&format!("/sys/class/net/{name}/device/numa_node"));
+    fn read(place: sheaf_node::cards::Card, interrupts: &str) -> Self {
+        let name = &place.name;
         Self {
-            name: name.to_owned(),
-            // The kernel says -1 where there is one node.
-            numa_node: node.and_then(|node| node.parse().ok()),
+            name: name.clone(),
             offloads: offloads(&told("ethtool", &["-k", name]).unwrap_or_default()),
             ring: told("ethtool", &["-g", name]).and_then(|text| ring(&text)),
             interrupts: interrupts_of(name, interrupts),
+            place,
         }
     }
 }

@@ -133,8 +133,18 @@ pub(crate) fn cards(case: &Case<'_>) -> Vec<Verdict> {
             );
         }
         if all.len() == before {
-            let node = card.numa_node.map_or_else(String::new, |node| {
-                format!("; at memory node {node}: give its nodes processors there (--cpus)")
+            let place = &card.place;
+            let queues = match (place.queues, place.interrupted.is_empty()) {
+                (0, _) => String::new(),
+                (queues, true) => format!("; {queues} queues"),
+                (queues, false) => format!(
+                    "; {queues} queues that interrupt processors {}: give threads of data others (--data-cpus)",
+                    place.interrupted
+                ),
+            };
+            let node = place.memory_node.map_or_else(String::new, |node| {
+                let near = &place.near;
+                format!("; at memory node {node}: give its nodes processors there (--cpus {near})")
             });
             let ring = card.ring.map_or("ring not known".to_owned(), |(ring, _)| {
                 format!("ring {ring}")
@@ -143,7 +153,7 @@ pub(crate) fn cards(case: &Case<'_>) -> Vec<Verdict> {
                 true => "offloads fixed or not known",
                 false => "offloads on",
             };
-            all.push(Verdict::ok(format!("{offloads}, {ring}{node}")).at(name));
+            all.push(Verdict::ok(format!("{offloads}, {ring}{queues}{node}")).at(name));
         }
     }
     all
@@ -153,6 +163,14 @@ pub(crate) fn interrupts(case: &Case<'_>) -> Vec<Verdict> {
     let cards = case.machine.cards.iter();
     let all: Vec<Verdict> = cards
         .filter_map(|card| {
+            let place = &card.place;
+            let away = place.interrupted.outside(&place.near);
+            if !place.near.is_empty() && !away.is_empty() {
+                let found = format!("queues interrupt processors {away}");
+                let expected = format!("{}, those of its memory node", place.near);
+                let mended = format!("irqbalance, or {} into /proc/irq/N/smp_affinity_list", place.near);
+                return Some(Verdict::advice(found, expected).mended_by(mended).at(card.name.as_str()));
+            }
             let total: u64 = card.interrupts.iter().sum();
             if total < INTERRUPTS_MIN || card.interrupts.len() < 2 {
                 return None;

@@ -15,11 +15,13 @@
 
 pub mod bridge;
 pub mod budget;
+pub mod cards;
 pub mod challenge;
 mod check;
 pub mod clock;
 pub mod config;
 pub mod consume;
+pub mod cpus;
 mod digest;
 pub mod epn;
 pub mod event;

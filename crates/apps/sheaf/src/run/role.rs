@@ -3,7 +3,7 @@
 //! The standard output carries JSON lines for the process that started it (see `docs/reference/status.md`), the
 //! standard error its log.
 
-use super::cpu_list::{self, CpuList};
+use super::cpu_list;
 use crate::address;
 use crate::fail;
 use crate::logging;
@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use rustix::time::ClockId;
 use sheaf_farm::proc;
 use sheaf_node::config::{FarmConfig, LedgerBackend};
+use sheaf_node::cpus::CpuList;
 use sheaf_node::output::{Exit, Line};
 use sheaf_node::role::{self, Backend, IcnEnd, Reader, RoleError, RoleOptions};
 use sheaf_node::shutdown::Shutdown;
@@ -45,10 +46,10 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// Pin all threads to these CPUs, such as 2 or 0-3,8; without it, the kernel schedules them.
-    #[arg(long, value_name = "LIST", value_parser = cpu_list::parse)]
+    #[arg(long, value_name = "LIST")]
     cpus: Option<CpuList>,
     /// Pin each thread of data to one of these CPUs, in turn; with `node.threads` of 2 and more.
-    #[arg(long, value_name = "LIST", value_parser = cpu_list::parse)]
+    #[arg(long, value_name = "LIST")]
     data_cpus: Option<CpuList>,
     /// Speak at most this minor version of the protocol, as a build of that version does: for tests of upgrades.
     #[arg(long, value_name = "N", hide_short_help = true)]
@@ -359,10 +360,10 @@ fn drive(
     }
     // Before there are threads, and before memory is touched: it then lies near these CPUs.
     if let Some(cpus) = &args.data_cpus {
-        cpus.allowed("--data-cpus")?;
+        cpu_list::allowed(cpus, "--data-cpus")?;
     }
     if let Some(cpus) = &args.cpus {
-        cpus.stay()?;
+        cpu_list::stay(cpus)?;
     }
     let shutdown = Shutdown::on_signals_of_node().context("cannot handle signals")?;
     let outcome = run(&shutdown);

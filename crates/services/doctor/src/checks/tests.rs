@@ -230,13 +230,25 @@ fn each_setting_of_a_machine_is_named() {
             machine.cards[0].ring = Some((256, 4096));
             machine.cards[0].interrupts = vec![5000, 0];
             machine.cards[0].offloads = [("tcp-segmentation-offload".to_owned(), false)].into();
-            machine.cards[0].numa_node = Some(1);
         },
         &[
             (Advice, "cards", "eth0", "tcp-segmentation-offload off"),
             (Advice, "cards", "eth0", "a receive ring of 256 packets"),
             (Advice, "interrupts", "eth0", "all 5000 at CPU 0"),
         ],
+    );
+    check(
+        |_, machine, _, _| {
+            let place = &mut machine.cards[0].place;
+            place.interrupted = (6..10).collect();
+            place.near = (8..16).collect();
+        },
+        &[(
+            Advice,
+            "interrupts",
+            "eth0",
+            "queues interrupt processors 6-7",
+        )],
     );
 }
 

@@ -10,7 +10,7 @@ use crate::http::{self, Page};
 use crate::registry::{self, Discovery};
 use crate::reporting::Reporting;
 use crate::shutdown::Shutdown;
-use crate::{granted, reject, security, usage};
+use crate::{cards, granted, reject, security, usage};
 use sheaf_auth::Tls;
 use sheaf_membership::Member;
 use sheaf_metrics::Registry;
@@ -126,6 +126,9 @@ impl Process {
             security: security.clone(),
             arena: config.transport.arena(),
         };
+        if node.role != Role::Icn && !is_local {
+            cards::log(&loops.cpus);
+        }
         if loops.count > 0 {
             info!(threads = loops.count, cpus = ?loops.cpus, "Threads of their own move data");
         }
