@@ -134,14 +134,11 @@ pub(crate) fn cards(case: &Case<'_>) -> Vec<Verdict> {
         }
         if all.len() == before {
             let place = &card.place;
-            let queues = match (place.queues, place.interrupted.is_empty()) {
-                (0, _) => String::new(),
-                (queues, true) => format!("; {queues} queues"),
-                (queues, false) => format!(
-                    "; {queues} queues that interrupt processors {}: give threads of data others (--data-cpus)",
-                    place.interrupted
-                ),
+            let interrupts = match place.interrupted.is_empty() {
+                true => String::new(),
+                false => format!(", interrupts at processors {}", place.interrupted),
             };
+            let queues = format!("; receive queues: {}{interrupts}", place.queues);
             let node = place.memory_node.map_or_else(String::new, |node| {
                 let near = &place.near;
                 format!("; at memory node {node}: give its nodes processors there (--cpus {near})")

@@ -105,12 +105,14 @@ fn word(file: &Path) -> Option<String> {
 pub(crate) fn log(data_cpus: &[usize]) {
     let cards = Card::all();
     for card in &cards {
+        // What is not known is left out.
+        let known = |cpus: &CpuList| (!cpus.is_empty()).then(|| cpus.to_string());
         info!(
             card = card.name,
             queues = card.queues,
-            interrupts = %card.interrupted,
+            interrupts = known(&card.interrupted),
             memory_node = card.memory_node,
-            near = %card.near,
+            near = known(&card.near),
             "Network card"
         );
     }
