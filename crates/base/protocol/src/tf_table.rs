@@ -153,18 +153,6 @@ impl<V> TfTable<V> {
         Some(value)
     }
 
-    /// Returns the first timeframe.
-    #[must_use]
-    pub fn first_key_value(&self) -> Option<(TfId, &V)> {
-        self.iter().next()
-    }
-
-    /// Returns the last timeframe.
-    #[must_use]
-    pub fn last_key_value(&self) -> Option<(TfId, &V)> {
-        self.iter().next_back()
-    }
-
     /// Returns all timeframes in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (TfId, &V)> {
         self.range(TfId(0)..)
@@ -286,8 +274,7 @@ mod tests {
             prop_assert!(table.values().eq(map.values()));
             let from = TfId(from);
             prop_assert!(table.range(from..).eq(of_map().filter(|(tf, _)| *tf >= from)));
-            prop_assert_eq!(table.first_key_value(), of_map().next());
-            prop_assert_eq!(table.last_key_value(), of_map().next_back());
+            prop_assert_eq!(table.iter().next_back(), of_map().next_back());
             // Nothing stays of chunks whose timeframes are gone.
             let ids: Vec<TfId> = table.keys().collect();
             for tf in ids {
