@@ -6,7 +6,7 @@
 # Installs Debian packages when it runs as root, and builds the pages of web/ where there is Node.js. `test` and
 # `zookeeper` fetch the jars of a ZooKeeper server, `test` and `kafka` those of a broker of Kafka, `test` and `spark`
 # PySpark, `test` and `s3` SeaweedFS, `test` and `python` packages for the tests of the Python package, `test` and
-# `debian` a root of Debian in which these are installed, `test` and `guest` a kernel for emulated guests, `test` and
+# `debian` a root of Debian in which these are installed, `test` and `guest` kernels for emulated guests, `test` and
 # `helm` Helm; `bpf` installs what `make bpf` needs; `test` builds mdBook; `static` and `release` install what
 # `make static` and `make release` need. Asks nothing; a second call does nothing.
 set -eu
@@ -337,25 +337,48 @@ cloud_kernel() {
     apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p'
 }
 
-# Debian's kernel for clouds, unpacked and not installed, 27 MB: that of the emulated guest in which the plane of IPVS
-# is tested, as the kernels of many machines have no IPVS.
+# Debian's kernels for clouds, unpacked and not installed: that of this release (27 MB) for the emulated guest in which
+# the plane of IPVS is tested, as the kernels of many machines have no IPVS, and a later one (49 MB) for the guest in
+# which the kernel protects the records of TLS sessions: it can change keys from Linux 6.14 on.
 need_guest() {
-    place=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/guest-kernel
     [ -z "${SHEAF_GUEST_KERNEL:-}" ] || return 0
     [ "$(uname -m)" = x86_64 ] && has apt-get && has dpkg-deb || return 0
+    place=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/guest-kernel
+    if [ ! -d "$place/lib/modules" ]; then
+        package=$(cloud_kernel)
+        # Without lists of packages there is no name.
+        [ -n "$package" ] || { apt-get update -q >/dev/null 2>&1 || true; package=$(cloud_kernel); }
+        unpack_kernel "$package" || echo 'setup: no kernel for clouds: the test of the plane of IPVS is skipped'
+    fi
+    place=$place-6.18
     [ ! -d "$place/lib/modules" ] || return 0
-    package=$(cloud_kernel)
-    # Without lists of packages there is no name.
-    [ -n "$package" ] || { apt-get update -q >/dev/null 2>&1 || true; package=$(cloud_kernel); }
-    echo "setup: fetching ${package:-the kernel for clouds} into $place"
+    # Lists of packages of their own: nothing of the next release is to be installed here.
+    mkdir -p "$place.apt/lists/partial" "$place.apt/cache/archives/partial" || fail "cannot make $place.apt"
+    keys=/usr/share/keyrings/debian-archive-keyring.gpg
+    echo "deb [signed-by=$keys] http://deb.debian.org/debian trixie-backports main" >"$place.apt/list"
+    set -- -q -o Dir::Etc::sourcelist="$place.apt/list" -o Dir::Etc::sourceparts=/dev/null \
+        -o Dir::State::lists="$place.apt/lists" -o Dir::Cache="$place.apt/cache"
+    apt-get "$@" update >/dev/null 2>&1 || true
+    package=$(apt-cache "$@" pkgnames linux-image-6.18 2>/dev/null | grep 'deb13-cloud-amd64$' | sort -V | tail -n 1)
+    unpack_kernel "$package" "$@" || echo 'setup: no Linux 6.18 for clouds: the test of TLS by the kernel is skipped'
+    rm -rf "$place.apt"
+}
+
+# Fetches the package $1 with the options of apt-get behind it, and unpacks it into $place.
+unpack_kernel() {
+    package=$1
+    shift
+    echo "setup: fetching ${package:-a kernel for clouds} into $place"
     mkdir -p "$place.part" || fail "cannot make $place.part"
-    if [ -n "$package" ] && (cd "$place.part" && apt-get download -q "$package" >/dev/null 2>&1) \
+    if [ -n "$package" ] && (cd "$place.part" && apt-get "$@" download -q "$package" >/dev/null 2>&1) \
         && dpkg-deb -x "$place.part"/linux-image-*.deb "$place.part"; then
         rm -f "$place.part"/linux-image-*.deb
+        # Later releases have all of it in /usr.
+        [ -d "$place.part/lib" ] || ln -s usr/lib "$place.part/lib"
         mv "$place.part" "$place"
     else
         rm -rf "$place.part"
-        echo 'setup: no kernel for clouds: the test of the plane of IPVS is skipped'
+        return 1
     fi
 }
 

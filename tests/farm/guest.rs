@@ -1,10 +1,10 @@
-//! An emulated machine with Debian's kernel for clouds, for what the kernel of this machine does not have: IPVS,
-//! and the age of Linux 6.1.
+//! An emulated machine with one of Debian's kernels for clouds, for what the kernel of this machine does not have:
+//! IPVS, the age of Linux 6.1, and TLS.
 //!
 //! The guest has no disk and no network card: a file system in memory holds this test program, the binary, the tools
 //! of networks, and the kernel modules that tests need. It runs one test of this program and prints to its serial port.
 
-use crate::harness::PROGRAM;
+use crate::harness::{PROGRAM, farm_turn};
 use sheaf_testbed::tool;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -24,17 +24,42 @@ const TOOLS: [(&str, &str); 4] = [
 ];
 /// Programs that the guest gets beside those of the tests.
 const PROGRAMS: [&str; 5] = ["sh", "ip", "tc", "nft", "busybox"];
-/// Modules of the kernel, with those that they need.
-const MODULES: [&str; 8] = [
-    "veth",
-    "bridge",
-    "tcp_diag",
-    "nf_tables",
-    "ip_vs",
-    "ip_vs_mh",
-    "sch_ingress",
-    "cls_bpf",
-];
+/// A kernel that `scripts/setup.sh guest` fetches.
+pub(crate) struct Kernel {
+    /// Folder in the cache of Sheaf.
+    folder: &'static str,
+    /// Modules, beside those that they need.
+    modules: &'static [&'static str],
+    /// Memory of the machine, for the emulator.
+    memory: &'static [&'static str],
+}
+
+/// 3 GiB in one place.
+const PLAIN_MEMORY: [&str; 2] = ["-m", "3072"];
+
+/// Kernel of this release of Debian.
+pub(crate) const RELEASE: Kernel = Kernel {
+    folder: "guest-kernel",
+    modules: &[
+        "veth",
+        "bridge",
+        "tcp_diag",
+        "nf_tables",
+        "ip_vs",
+        "ip_vs_mh",
+        "sch_ingress",
+        "cls_bpf",
+    ],
+    memory: &PLAIN_MEMORY,
+};
+
+/// Kernel that changes the keys of TLS sessions, which Linux 6.14 and later do.
+pub(crate) const LATER: Kernel = Kernel {
+    folder: "guest-kernel-6.18",
+    modules: &["tls", "gcm", "ghash-generic", "ctr", "aesni_intel"],
+    memory: &PLAIN_MEMORY,
+};
+
 /// Word before the exit status of the test, on the serial port.
 const END: &str = "GUEST-ENDS-WITH";
 /// Variable that tests in the guest find.
@@ -63,6 +88,7 @@ impl Drop for Emulator {
 
 /// Kernel of a guest, unpacked.
 pub(crate) struct Guest {
+    kernel: &'static Kernel,
     image: PathBuf,
     root: PathBuf,
     version: String,
@@ -70,7 +96,7 @@ pub(crate) struct Guest {
 
 impl Guest {
     /// Finds what a guest needs; the reason if something is not there.
-    pub(crate) fn find() -> Result<Self, String> {
+    pub(crate) fn find(kernel: &'static Kernel) -> Result<Self, String> {
         if !cfg!(target_arch = "x86_64") {
             return Err("the guest is an x86-64 machine, and so has to be this".to_owned());
         }
@@ -81,9 +107,10 @@ impl Guest {
                 ));
             }
         }
-        let root = match std::env::var_os("SHEAF_GUEST_KERNEL") {
+        let given = std::env::var_os("SHEAF_GUEST_KERNEL");
+        let root = match given.filter(|_| kernel.folder == RELEASE.folder) {
             Some(root) => PathBuf::from(root),
-            None => cache().join("sheaf/guest-kernel"),
+            None => cache().join("sheaf").join(kernel.folder),
         };
         let versions = fs::read_dir(root.join("lib/modules"));
         let mut versions = versions.into_iter().flatten().flatten();
@@ -95,11 +122,28 @@ impl Guest {
         let image = root.join(format!("boot/vmlinuz-{version}"));
         match image.is_file() {
             true => Ok(Self {
+                kernel,
                 image,
                 root,
                 version,
             }),
             false => Err(format!("{} is not there", image.display())),
+        }
+    }
+
+    /// Runs a test of this program that is ignored elsewhere in a guest with `kernel`, for the test `of`: in CI it has
+    /// to run.
+    pub(crate) fn run_or_skip(kernel: &'static Kernel, of: &str, test: &str) {
+        match Self::find(kernel) {
+            Ok(guest) => {
+                let _turn = farm_turn();
+                println!("{}", guest.run_test(test));
+            }
+            Err(why) => {
+                let is_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+                assert!(!is_ci, "{of} must run in CI: {why}");
+                eprintln!("{of} skipped: {why}");
+            }
         }
     }
 
@@ -118,7 +162,8 @@ impl Guest {
         let mut command = Command::new("qemu-system-x86_64");
         command
             .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
-            .args(["-m", "3072", "-nodefaults", "-no-reboot"])
+            .args(self.kernel.memory)
+            .args(["-nodefaults", "-no-reboot"])
             .args(["-display", "none", "-serial", "stdio", "-kernel"])
             .arg(&self.image)
             .arg("-initrd")
@@ -169,7 +214,16 @@ impl Guest {
         let mut load = String::new();
         for module in self.modules() {
             let name = module.file_name().expect("a file").to_string_lossy();
-            fs::copy(&module, root.join("modules").join(&*name)).expect("the module is copied");
+            let target = root.join("modules").join(name.trim_end_matches(".xz"));
+            if name.ends_with(".xz") {
+                let output = File::create(&target).expect("the file is made");
+                let mut unpack = Command::new("busybox");
+                let unpack = unpack.arg("xzcat").arg(&module).stdout(output).status();
+                assert!(unpack.expect("busybox runs").success(), "{name}");
+            } else {
+                fs::copy(&module, &target).expect("the module is copied");
+            }
+            let name = name.trim_end_matches(".xz");
             load += &format!("busybox insmod /modules/{name}\n");
         }
         let init = format!(
@@ -202,7 +256,7 @@ impl Guest {
             .status();
         assert!(depmod.expect("depmod runs").success(), "depmod failed");
         let mut files = Vec::new();
-        for module in MODULES {
+        for module in self.kernel.modules {
             let output = Command::new("modprobe")
                 .arg("-d")
                 .arg(&self.root)

@@ -1,7 +1,9 @@
 //! Certificates: which peers are admitted, which are refused, and which messages a user sees.
 
+use crate::guest::{self, Guest};
 use crate::harness::{Running, demo, farm_turn, free_address, sheaf, write};
 use serde_json::Value;
+use sheaf_transport::contract::check_kernel_tls;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -39,6 +41,11 @@ fn check_refused(line: &str, status: i32, expected: &[&str]) -> String {
 
 /// A farm of two FLPs and two EPNs with certificates in `folder`/certs.
 fn farm_file(folder: &Path, icn: &str) -> String {
+    farm_with(folder, icn, "")
+}
+
+/// The same with more lines in `[transport]`.
+fn farm_with(folder: &Path, icn: &str, transport: &str) -> String {
     let text = format!(
         "[run]\nflps = 2\nepns = 2\ntimeframes = 50\n\
          [icn]\naddress = \"{icn}\"\n\
@@ -46,7 +53,7 @@ fn farm_file(folder: &Path, icn: &str) -> String {
          [flp.source]\nkind = \"generator\"\nbytes_mean = 10000\n\
          [epn.build]\ncapacity_bytes = 16777216\n\
          [icn.scheduler]\nstf_bytes_max = 1048576\ntf_bytes_max = 4194304\n\
-         [transport]\ncongestion = \"\"\nhuge_pages = false\n\
+         [transport]\ncongestion = \"\"\nhuge_pages = false\n{transport}\
          [security]\ndirectory = \"{}/certs\"\n",
         folder.display()
     );
@@ -70,8 +77,39 @@ fn init(folder: &Path) {
 #[test]
 fn a_farm_with_certificates_delivers_every_tf() {
     let _turn = farm_turn();
+    let words = " records of TLS sessions";
+    for log in logs_of_a_farm("kernel_tls = \"off\"\n") {
+        assert!(
+            log.contains(&format!("The node protects the{words}")),
+            "{log}"
+        );
+    }
+}
+
+/// Runs in the guest of `the_kernel_protects_records_in_a_guest`, and on any machine whose kernel can.
+#[test]
+#[ignore = "needs Linux 6.14 or later with TLS (modprobe tls)"]
+fn the_kernel_protects_records() {
+    let _turn = farm_turn();
+    check_kernel_tls();
+    let transport = "kernel_tls = \"on\"\nshared_memory = false\n";
+    for log in logs_of_a_farm(transport) {
+        let words = "The kernel protects the records of TLS sessions";
+        assert!(log.contains(words), "{log}");
+    }
+}
+
+#[test]
+fn the_kernel_protects_records_in_a_guest() {
+    let test = "the_kernel_protects_records_in_a_guest";
+    Guest::run_or_skip(&guest::LATER, test, "security::the_kernel_protects_records");
+}
+
+/// Runs a farm with certificates and more lines in `[transport]`, which has to deliver every TF. Returns the logs of
+/// EPNs and FLPs.
+fn logs_of_a_farm(transport: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
-    let config = farm_file(folder.path(), &free_address());
+    let config = farm_with(folder.path(), &free_address(), transport);
     init(folder.path());
     issue(folder.path(), "icn:0 flp:0 flp:1 epn:0 epn:1");
     let start =
@@ -83,6 +121,7 @@ fn a_farm_with_certificates_delivers_every_tf() {
         start(&["flp", "--index", "0"]),
         start(&["flp", "--index", "1"]),
     ];
+    let mut logs = Vec::new();
     for node in others {
         let ended = node.end();
         assert!(ended.status.success(), "{}", ended.stderr);
@@ -93,6 +132,7 @@ fn a_farm_with_certificates_delivers_every_tf() {
             "{}",
             ended.stderr
         );
+        logs.push(ended.stderr);
     }
     let ended = icn.end();
     let last = ended
@@ -104,6 +144,7 @@ fn a_farm_with_certificates_delivers_every_tf() {
     assert_eq!(last["security"], "tls", "{last:#}");
     assert_eq!(last["books"]["complete"], 50, "{last:#}");
     assert_eq!(last["books"]["balanced"], true, "{last:#}");
+    logs
 }
 
 #[test]

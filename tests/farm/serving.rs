@@ -445,18 +445,8 @@ fn the_plane_of_ipvs_breaks_no_connection() {
 #[test]
 fn the_plane_of_ipvs_breaks_no_connection_in_a_guest() {
     let test = "the_plane_of_ipvs_breaks_no_connection_in_a_guest";
-    match guest::Guest::find() {
-        Ok(guest) => {
-            let _turn = farm_turn();
-            let console = guest.run_test("serving::the_plane_of_ipvs_breaks_no_connection");
-            println!("{console}");
-        }
-        Err(why) => {
-            let is_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
-            assert!(!is_ci, "{test} must run in CI: {why}");
-            eprintln!("{test} skipped: {why}");
-        }
-    }
+    let inside = "serving::the_plane_of_ipvs_breaks_no_connection";
+    guest::Guest::run_or_skip(&guest::RELEASE, test, inside);
 }
 
 #[test]

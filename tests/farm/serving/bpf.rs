@@ -56,18 +56,8 @@ fn the_planes_of_bpf_break_no_connection_in_a_guest() {
     if !can_run_bpf(test) {
         return;
     }
-    match guest::Guest::find() {
-        Ok(guest) => {
-            let _turn = farm_turn();
-            let console = guest.run_test("serving::bpf::the_planes_of_bpf_break_no_connection");
-            println!("{console}");
-        }
-        Err(why) => {
-            let is_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
-            assert!(!is_ci, "{test} must run in CI: {why}");
-            eprintln!("{test} skipped: {why}");
-        }
-    }
+    let inside = "serving::bpf::the_planes_of_bpf_break_no_connection";
+    guest::Guest::run_or_skip(&guest::RELEASE, test, inside);
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub use fault::ShmFault;
 pub use shards::{LOOPS_MAX, Loops, Sharded};
 pub use sheaf_auth::Identity;
 pub use sheaf_protocol::{Limits, PrefixError, WireKind};
-pub use tcp::{Bulk, CloseNotice, Refusal, Security, Stats, Tcp, TcpConfig, Waker};
+pub use tcp::{Bulk, CloseNotice, KernelTls, Refusal, Security, Stats, Tcp, TcpConfig, Waker};
 pub use transport::{
     CloseReason, ConnId, ConnectError, EARLY_HEAD_BYTES_MAX, EarlyFrame, Event, Frame, ListenError,
     ListenerId, SendError, TlsFailure, Transport, WhenFull,

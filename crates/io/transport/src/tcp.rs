@@ -14,9 +14,12 @@ mod close_notice;
 mod config;
 mod connect_retry;
 mod connection;
+mod deadlines;
 mod deal;
 mod inbox;
 mod input;
+mod kernel_tls;
+mod kernel_trial;
 mod lanes;
 mod listener;
 mod options;
@@ -35,6 +38,7 @@ pub use address::{Address, resolve};
 pub use close_notice::CloseNotice;
 pub use config::TcpConfig;
 pub(crate) use deal::Dealt;
+pub use kernel_trial::KernelTls;
 pub use options::SocketOptions;
 pub(crate) use outbox::Dropped;
 pub use recorded::{Recorded, frames_of};
@@ -56,7 +60,7 @@ use lanes::Lanes;
 use listener::Listener;
 use mio::{Events, Interest, Poll, Token};
 use rustc_hash::FxHashMap;
-use session::Session;
+use session::{Protection, Session};
 use sheaf_auth::Identity;
 use sheaf_protocol::Limits;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -150,6 +154,10 @@ impl Tcp {
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
         let has_sessions = matches!(security, Security::Tls { .. });
         let cipher_bytes = if has_sessions { CIPHER_BYTES } else { 0 };
+        let protection = Protection {
+            wants_kernel: has_sessions && config.kernel_tls.decide().0,
+            records_max: config.records_per_key_max,
+        };
         Ok(Self {
             poll,
             notices: Events::with_capacity(1024),
@@ -179,6 +187,7 @@ impl Tcp {
                 bodies,
                 buffer,
                 cipher: vec![0; cipher_bytes].into_boxed_slice(),
+                protection,
                 offers: Vec::new(),
             },
             options,
@@ -341,7 +350,10 @@ impl Tcp {
         is_bulk: bool,
     ) -> io::Result<()> {
         let session = match self.security.tls(is_bulk) {
-            Some(tls) => Some(Session::client(tls, &peer).map_err(io::Error::other)?),
+            Some(tls) => {
+                let session = Session::client(tls, &peer, self.shared.protection);
+                Some(session.map_err(io::Error::other)?)
+            }
             None => None,
         };
         let socket = options::stream_socket(&peer, &self.shared.config)?;
@@ -498,7 +510,9 @@ impl Tcp {
                         self.waiting.push(conn);
                     }
                     let deadline = connection.deadline(&self.shared.config).map(|(at, _)| at);
+                    let room_due = connection.room_due();
                     self.keep_deadline(deadline);
+                    self.keep_deadline(room_due);
                     if is_admitted {
                         self.offer_lane(conn);
                     }
@@ -506,55 +520,6 @@ impl Tcp {
                 }
                 Err(reason) => events.extend(self.remove(conn, reason)),
             }
-        }
-    }
-
-    /// Closes the connections whose deadline has passed. Comes after the turns: what lay in the socket while this
-    /// process was stopped counts as in time.
-    fn expire(&mut self, events: &mut Vec<Event>) {
-        let now = Instant::now();
-        if self.deadline.is_none_or(|deadline| now < deadline) {
-            return;
-        }
-        let listeners = self.listeners.iter();
-        let mut next = listeners.filter_map(|listener| listener.again).min();
-        let (mut expired, mut unanswered) = (Vec::new(), Vec::new());
-        let config = &self.shared.config;
-        for connection in self.connections.values_mut() {
-            let is_over = |(at, _): &(Instant, CloseReason)| *at <= now;
-            if connection.deadline(config).as_ref().is_some_and(is_over) {
-                connection.look_for_body(now);
-            }
-            match connection.deadline(config) {
-                Some((at, reason)) if at <= now => {
-                    expired.push((connection.id, reason));
-                    continue;
-                }
-                deadline => {
-                    next = [next, deadline.map(|(at, _)| at)]
-                        .into_iter()
-                        .flatten()
-                        .min();
-                }
-            }
-            // One that waits for its turn may have been answered.
-            let due = connection.connect_retry_due(config);
-            match due.filter(|_| !connection.listed) {
-                Some(at) if at <= now => unanswered.push(connection.id),
-                due => next = [next, due].into_iter().flatten().min(),
-            }
-        }
-        self.deadline = next;
-        unanswered.sort_unstable();
-        for conn in unanswered {
-            self.retry_connect(conn, now);
-            let connection = self.connections.get(&conn);
-            let due = connection.and_then(|found| found.connect_retry_due(&self.shared.config));
-            self.keep_deadline(due);
-        }
-        expired.sort_unstable_by_key(|(conn, _)| *conn);
-        for (conn, reason) in expired {
-            events.extend(self.remove(conn, reason));
         }
     }
 }

@@ -47,7 +47,7 @@ pub use membership::{MembershipBackend, MembershipConfig, MembershipFileError};
 pub use metrics::MetricsConfig;
 pub use node::{NodeConfig, Threads};
 pub use security::{BulkConfig, PageConfig, SecurityConfig};
-pub use transport::TransportConfig;
+pub use transport::{KernelTlsConfig, TransportConfig};
 pub use writer::WriterNodesConfig;
 
 use serde::{Deserialize, Serialize};

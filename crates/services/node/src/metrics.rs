@@ -274,6 +274,12 @@ const OF_TRANSPORT: &[Row<Stats>] = &[
         |stats| stats.bytes_out,
     ),
     Row::counter(
+        "transport_kernel_tls_sessions_total",
+        "TLS sessions whose records the kernel protects.",
+        "0 unless `transport.kernel_tls` and the kernel have it so; the log of the start says why",
+        |stats| stats.kernel_sessions,
+    ),
+    Row::counter(
         "transport_zero_copy_sends_total",
         "Large sends that the kernel was asked not to copy.",
         "0 unless `transport.zero_copy` is set and peers are on other machines",

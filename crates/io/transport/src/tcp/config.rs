@@ -1,5 +1,6 @@
 //! Configuration of TCP.
 
+use super::kernel_trial::KernelTls;
 use crate::transport::WhenFull;
 use sheaf_protocol::Limits;
 
@@ -59,6 +60,10 @@ pub struct TcpConfig {
     pub zero_copy: bool,
     /// The same to this machine, where it always copies: for tests.
     pub zero_copy_everywhere: bool,
+    /// Choice between the kernel and the process for the records of TLS sessions.
+    pub kernel_tls: KernelTls,
+    /// Records that one key of a session may protect, if fewer than its suite allows: for tests.
+    pub records_per_key_max: Option<u64>,
     /// Whether the CRC-32C of bodies is taken while they arrive. Without it damaged ones are not noticed, unless
     /// the receiver takes it later, from memory.
     pub body_digests: bool,
@@ -92,6 +97,8 @@ impl Default for TcpConfig {
             greeting_max: 512,
             zero_copy: true,
             zero_copy_everywhere: false,
+            kernel_tls: KernelTls::Auto,
+            records_per_key_max: None,
             body_digests: true,
             shared_memory: true,
             lane_bytes_max: 32 << 20,

@@ -8,8 +8,9 @@ use super::bodies::Bodies;
 use super::config::TcpConfig;
 use super::connect_retry::ConnectRetry;
 use super::inbox::Inbox;
+use super::kernel_tls;
 use super::outbox::Outbox;
-use super::session::Session;
+use super::session::{Protection, Session};
 use super::stats::Stats;
 use super::stream::Stream;
 use super::zero_copy::ZeroCopy;
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) buffer: Box<[u8]>,
     /// Where a batch is encrypted. Empty where no connection has a session.
     pub(crate) cipher: Box<[u8]>,
+    pub(crate) protection: Protection,
     /// Lanes that peers have offered since the last turns.
     pub(crate) offers: Vec<(ConnId, Offer)>,
 }
@@ -106,6 +108,8 @@ pub(crate) struct Connection {
     awaits_caller: bool,
     /// Whether the caller was asked for it.
     has_asked: bool,
+    /// When the send buffer is looked at again, which was too full for our end.
+    room_at: Option<Instant>,
     /// Writing failed. What came before is still read, then the connection closes with this.
     broken: Option<CloseReason>,
     /// Whether the connection is on the list of those that want a turn.
@@ -156,6 +160,7 @@ impl Connection {
             peer_finished: false,
             awaits_caller: false,
             has_asked: false,
+            room_at: None,
             broken: None,
             listed: false,
             waiting: false,
@@ -271,10 +276,8 @@ impl Connection {
     fn has_output(&self) -> bool {
         match &self.session {
             None => self.outbox.has_output(),
-            Some(session) if session.stands() => {
-                !session.outgoing.is_empty() || self.outbox.has_output()
-            }
-            Some(session) => !session.outgoing.is_empty(),
+            Some(session) if session.stands() => session.has_output() || self.outbox.has_output(),
+            Some(session) => session.has_output(),
         }
     }
 
@@ -286,7 +289,7 @@ impl Connection {
     /// Returns whether nothing waits to be sent.
     fn is_flushed(&self) -> bool {
         let sealed = self.session.as_ref();
-        self.outbox.is_empty() && sealed.is_none_or(|session| session.outgoing.is_empty())
+        self.outbox.is_empty() && sealed.is_none_or(|session| !session.has_output())
     }
 
     /// Returns whether frames can pass, as far as encryption goes.
@@ -361,6 +364,17 @@ impl Connection {
         }
     }
 
+    /// Returns when the send buffer is to be looked at again.
+    pub(crate) fn room_due(&self) -> Option<Instant> {
+        self.room_at
+    }
+
+    /// The send buffer may have room again.
+    pub(crate) fn try_again(&mut self) {
+        self.room_at = None;
+        self.writable = true;
+    }
+
     /// Returns how long ago it was accepted, begun, or its handshake was over.
     pub(crate) fn age(&self) -> Duration {
         self.opened.elapsed()
@@ -426,7 +440,7 @@ impl Connection {
         if self.outbox.room_again() && self.takes_frames() {
             events.push(Event::Writable { conn: self.id });
         }
-        self.read(shared, events)?;
+        self.read(None, shared, events)?;
         self.take_lane(shared, events)?;
         self.check_end()
     }
@@ -471,29 +485,35 @@ impl Connection {
     fn write(&mut self, shared: &mut Shared, now: Instant) {
         let mut left = TURN_BYTES;
         while self.writable && self.outbox.has_output() && left > 0 {
-            shared.stats.writes += 1;
-            let zero_copy = self.zero_copy.as_mut();
-            let bytes_max = WRITE_BYTES.min(left);
-            match self.outbox.write(&self.stream, bytes_max, zero_copy) {
-                Ok(written) => {
-                    left -= written.bytes;
-                    self.moved_out = now;
-                    shared.stats.frames_out += written.frames;
-                    shared.stats.bytes_out += written.bytes as u64;
-                    if !written.whole {
-                        shared.stats.short_writes += 1;
-                        self.writable = false;
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => self.break_off(&error),
-            }
+            left -= self.write_once(left, shared, now).unwrap_or_default();
         }
         if self.may_end() {
             self.finished = true;
             self.shut();
         }
+    }
+
+    /// One system call. Returns how many bytes of frames the kernel took; `None` if none.
+    fn write_once(&mut self, left: usize, shared: &mut Shared, now: Instant) -> Option<usize> {
+        shared.stats.writes += 1;
+        let zero_copy = self.zero_copy.as_mut();
+        let bytes_max = WRITE_BYTES.min(left);
+        match self.outbox.write(&self.stream, bytes_max, zero_copy) {
+            Ok(written) => {
+                self.moved_out = now;
+                shared.stats.frames_out += written.frames;
+                shared.stats.bytes_out += written.bytes as u64;
+                if !written.whole {
+                    shared.stats.short_writes += 1;
+                    self.writable = false;
+                }
+                return Some(written.bytes);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => self.break_off(&error),
+        }
+        None
     }
 
     /// Sends our end.
@@ -565,6 +585,9 @@ impl Connection {
 }
 
 fn closed_with(error: &io::Error) -> CloseReason {
+    if let Some(failure) = kernel_tls::failure(error) {
+        return CloseReason::Tls(failure);
+    }
     match error.kind() {
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
             CloseReason::Reset

@@ -304,7 +304,9 @@ impl Tcp {
             peer,
         } = arrival;
         if let Some(tls) = self.security.tls(is_bulk) {
-            let session = Session::server(tls, (listener, peer)).map_err(io::Error::other)?;
+            let arrival = (listener, peer);
+            let session = Session::server(tls, arrival, self.shared.protection);
+            let session = session.map_err(io::Error::other)?;
             self.add(conn, Side::Accepting, stream, Some(session), now)?;
             self.count_in(conn, ip, is_bulk);
             return Ok(None);

@@ -5,6 +5,7 @@
 //! record is encrypted where the system call takes it from, and decrypted where it was read
 //! (docs/adr/2026-11-29-records-of-tls-in-the-buffers-of-the-transport.md). Sections are those of RFC 8446.
 
+use super::kernel_tls::{self, Way};
 use crate::transport::TlsFailure;
 use ring::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey,
@@ -14,6 +15,9 @@ use rustls::crypto::cipher::{self, Iv};
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::{AlertDescription, ConnectionTrafficSecrets, ContentType, HandshakeType};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
 
 /// Plain bytes of a record at the most (section 5.1).
 pub(super) const PLAIN_BYTES_MAX: usize = 16 << 10;
@@ -41,7 +45,7 @@ const KEY_UPDATES_MAX: u8 = 32;
 
 /// Error of a record.
 #[derive(Debug)]
-struct Refused {
+pub(super) struct Refused {
     /// For the peer, unless the session ends by its own alert.
     alert: Option<AlertDescription>,
     failure: TlsFailure,
@@ -100,6 +104,17 @@ pub(super) struct Records {
     is_ended: bool,
     /// For the peer, after an error.
     alert: Option<AlertDescription>,
+    /// Records that are not data, to be sent in the order in which they are here by the kernel, which has our keys.
+    said: VecDeque<Said>,
+}
+
+/// A record that the kernel is to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    /// Of two bytes: level and description.
+    Alert([u8; 2]),
+    /// The records behind it have new keys.
+    KeyUpdate,
 }
 
 /// The part of a session that stays with rustls.
@@ -109,11 +124,14 @@ enum Keys {
 }
 
 /// Keys of one direction.
-struct Direction {
+pub(super) struct Direction {
     key: LessSafeKey,
+    secrets: ConnectionTrafficSecrets,
     iv: Iv,
-    /// Number of the next record.
+    /// Number of the next record; where the kernel makes them, at least that.
     sequence: u64,
+    /// Whether the socket has the keys.
+    is_in_kernel: bool,
 }
 
 impl Records {
@@ -150,7 +168,112 @@ impl Records {
             has_ended: false,
             is_ended: false,
             alert: None,
+            said: VecDeque::new(),
         })
+    }
+
+    /// Changes keys after `records_max` records, if these are fewer than the suite allows.
+    pub(super) fn limit(&mut self, records_max: Option<u64>) {
+        self.records_max = self.records_max.min(records_max.unwrap_or(u64::MAX));
+    }
+
+    /// Returns whether the kernel protects the records of a direction.
+    pub(super) fn is_in_kernel(&self, way: Way) -> bool {
+        match way {
+            Way::Send => self.tx.is_in_kernel,
+            Way::Receive => self.rx.is_in_kernel,
+        }
+    }
+
+    /// Returns whether the keys of a direction may still be given to the kernel.
+    pub(super) fn may_give(&self, way: Way) -> bool {
+        let has_ended = match way {
+            Way::Send => self.has_ended,
+            Way::Receive => self.is_ended,
+        };
+        !has_ended && !self.is_in_kernel(way)
+    }
+
+    /// Gives the keys of a direction to the kernel. Nothing may be between us and the socket: no record that is not
+    /// sent, or was read in part.
+    pub(super) fn give(&mut self, way: Way, socket: impl AsFd) -> io::Result<()> {
+        let direction = match way {
+            Way::Send => &mut self.tx,
+            Way::Receive => &mut self.rx,
+        };
+        kernel_tls::give(socket, way, direction.sequence, &direction.secrets)?;
+        direction.is_in_kernel = true;
+        Ok(())
+    }
+
+    /// Notes that the kernel made data of `bytes` out of `slices` into records, and asks for new keys if these have
+    /// been used enough.
+    pub(super) fn sent_by_kernel(&mut self, bytes: usize, slices: usize) {
+        // Never fewer than it made: each call ends a record, and so may each slice.
+        self.tx.sequence += (bytes / PLAIN_BYTES_MAX + slices + 1) as u64;
+        if self.tx.sequence >= self.records_max && !self.said.contains(&Said::KeyUpdate) {
+            self.said.push_back(Said::KeyUpdate);
+        }
+    }
+
+    /// Returns whether the kernel has to send something that is not data.
+    pub(super) fn has_said(&self) -> bool {
+        !self.said.is_empty()
+    }
+
+    /// Sends what is not data through the kernel, as far as the socket takes it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket, [`ErrorKind::WouldBlock`](io::ErrorKind::WouldBlock) if it is full, and new keys that the
+    /// kernel does not take. Nothing is left to be sent then, unless the socket was full.
+    pub(super) fn send_said(&mut self, socket: impl AsFd) -> io::Result<()> {
+        let sent = self.send_all_said(socket);
+        if let Err(error) = &sent
+            && error.kind() != io::ErrorKind::WouldBlock
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            self.said.clear();
+        }
+        sent
+    }
+
+    fn send_all_said(&mut self, socket: impl AsFd) -> io::Result<()> {
+        while let Some(said) = self.said.front() {
+            match said {
+                Said::Alert(alert) => {
+                    kernel_tls::send_record(&socket, ContentType::Alert, alert)?;
+                }
+                Said::KeyUpdate => {
+                    kernel_tls::send_record(&socket, ContentType::Handshake, &KEY_UPDATE)?;
+                    self.change_tx().map_err(io::Error::other)?;
+                    self.give(Way::Send, &socket)?;
+                }
+            }
+            self.said.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Takes a record that the kernel has opened.
+    pub(super) fn take_opened(
+        &mut self,
+        kind: ContentType,
+        content: &[u8],
+        socket: impl AsFd,
+        outgoing: &mut Vec<u8>,
+    ) -> std::result::Result<Step, TlsFailure> {
+        let taken = self.take(kind, content, outgoing, |_| {});
+        let step = taken.map_err(|refused| {
+            self.alert = refused.alert;
+            refused.failure
+        })?;
+        if !self.rx.is_in_kernel {
+            // The peer has changed its keys: a direction begins with us.
+            let given = self.give(Way::Receive, socket);
+            given.map_err(|error| TlsFailure::Protocol(format!("new keys: {error}")))?;
+        }
+        Ok(step)
     }
 
     /// Encrypts `plain` into the front of `place`, in as many records as it takes, and returns their bytes.
@@ -178,14 +301,31 @@ impl Records {
     /// Puts behind `outgoing` that nothing more comes from us.
     pub(super) fn end(&mut self, outgoing: &mut Vec<u8>) {
         self.has_ended = true;
-        self.tx.alert(AlertDescription::CloseNotify, outgoing);
+        self.alert(AlertDescription::CloseNotify, outgoing);
     }
 
     /// After an error: puts behind `outgoing` what the peer may know about it.
     pub(super) fn collect_alert(&mut self, outgoing: &mut Vec<u8>) {
         if let Some(alert) = self.alert.take() {
-            self.tx.alert(alert, outgoing);
+            self.alert(alert, outgoing);
         }
+    }
+
+    fn alert(&mut self, alert: AlertDescription, outgoing: &mut Vec<u8>) {
+        // Levels mean nothing any more, but these two are asked for (section 6).
+        let level = if alert == AlertDescription::CloseNotify {
+            1
+        } else {
+            2
+        };
+        let content = [level, alert.into()];
+        if self.tx.is_in_kernel {
+            self.said.push_back(Said::Alert(content));
+            return;
+        }
+        let mut record = [0; 2 + OVERHEAD];
+        let bytes = self.tx.seal(ContentType::Alert, &content, &mut record);
+        outgoing.extend_from_slice(&record[..bytes]);
     }
 
     /// Decrypts the record at the front of `input` where it lies and gives its plain bytes to `sink`; answers of the
@@ -215,7 +355,7 @@ impl Records {
         &mut self,
         input: &mut [u8],
         outgoing: &mut Vec<u8>,
-        mut sink: impl FnMut(&[u8]),
+        sink: impl FnMut(&[u8]),
     ) -> Result<Option<(usize, Step)>> {
         let Some(&[outer, _, _, high, low]) = input.first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -237,6 +377,18 @@ impl Records {
             return Ok(None);
         };
         let (kind, content) = self.rx.open(record)?;
+        let step = self.take(kind, content, outgoing, sink)?;
+        Ok(Some((bytes, step)))
+    }
+
+    /// Takes the content of a record.
+    fn take(
+        &mut self,
+        kind: ContentType,
+        content: &[u8],
+        outgoing: &mut Vec<u8>,
+        mut sink: impl FnMut(&[u8]),
+    ) -> Result<Step> {
         if kind != ContentType::Handshake && !self.message.is_empty() {
             return Err(Refused::unexpected(format!(
                 "{kind:?} inside a message of the handshake"
@@ -280,7 +432,7 @@ impl Records {
             }
             other => return Err(Refused::unexpected(format!("a record of type {other:?}"))),
         };
-        Ok(Some((bytes, step)))
+        Ok(step)
     }
 
     /// Takes the whole messages of the handshake that have come.
@@ -335,10 +487,16 @@ impl Records {
         self.rx = secrets
             .and_then(Direction::new)
             .map_err(|error| Refused::internal(&error))?;
-        if is_asked && !self.has_ended {
+        if is_asked {
             let left = self.key_updates_left.checked_sub(1);
             self.key_updates_left =
                 left.ok_or_else(|| Refused::unexpected("too many changes of keys".to_owned()))?;
+        }
+        if is_asked && !self.has_ended {
+            if self.tx.is_in_kernel {
+                self.said.push_back(Said::KeyUpdate);
+                return Ok(());
+            }
             let mut record = [0; KEY_UPDATE.len() + OVERHEAD];
             let bytes = self.renew_tx(&mut record)?;
             outgoing.extend_from_slice(&record[..bytes]);
@@ -349,15 +507,30 @@ impl Records {
     /// Says in `place` that the next record has new keys, and changes to them.
     fn renew_tx(&mut self, place: &mut [u8]) -> Result<usize> {
         let bytes = self.tx.seal(ContentType::Handshake, &KEY_UPDATE, place);
+        self.change_tx()
+            .map_err(|error| Refused::internal(&error))?;
+        Ok(bytes)
+    }
+
+    fn change_tx(&mut self) -> std::result::Result<(), rustls::Error> {
         let secrets = match &mut self.keys {
             Keys::Client(keys) => keys.update_tx_secret(),
             Keys::Server(keys) => keys.update_tx_secret(),
         };
-        self.tx = secrets
-            .and_then(Direction::new)
-            .map_err(|error| Refused::internal(&error))?;
-        Ok(bytes)
+        self.tx = secrets.and_then(Direction::new)?;
+        Ok(())
     }
+}
+
+/// Returns how many bytes are missing of the record of which `begun` is there, as far as they are known; `None` if
+/// `begun` is empty.
+pub(super) fn missing(begun: &[u8]) -> Option<usize> {
+    let bytes = match begun {
+        [] => return None,
+        [_, _, _, high, low, ..] => HEADER_BYTES + usize::from(u16::from_be_bytes([*high, *low])),
+        _ => HEADER_BYTES,
+    };
+    Some(bytes.saturating_sub(begun.len()))
 }
 
 /// Returns how many records one key of the suite of a session may protect.
@@ -372,10 +545,10 @@ fn records_max<Data>(keys: &KernelConnection<Data>) -> u64 {
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
 impl Direction {
-    fn new(
+    pub(super) fn new(
         (sequence, secrets): (u64, ConnectionTrafficSecrets),
     ) -> std::result::Result<Self, rustls::Error> {
-        let (algorithm, key, iv) = match secrets {
+        let (algorithm, key, iv) = match &secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
             ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
             ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
@@ -383,10 +556,14 @@ impl Direction {
         };
         let key = UnboundKey::new(algorithm, key.as_ref());
         let key = key.map_err(|_| rustls::Error::General("a key of another length".to_owned()))?;
+        let iv: [u8; cipher::NONCE_LEN] = iv.as_ref().try_into().expect("the length of its type");
+        let iv = Iv::from(iv);
         Ok(Self {
             key: LessSafeKey::new(key),
+            secrets,
             iv,
             sequence,
+            is_in_kernel: false,
         })
     }
 
@@ -402,7 +579,7 @@ impl Direction {
 
     /// Encrypts `content`, of at most [`PLAIN_BYTES_MAX`], into the front of `place`, and returns the bytes of the
     /// record.
-    fn seal(&mut self, kind: ContentType, content: &[u8], place: &mut [u8]) -> usize {
+    pub(super) fn seal(&mut self, kind: ContentType, content: &[u8], place: &mut [u8]) -> usize {
         let inner_bytes = content.len() + 1;
         let cipher_bytes = inner_bytes + TAG_BYTES;
         let record = &mut place[..HEADER_BYTES + cipher_bytes];
@@ -423,7 +600,7 @@ impl Direction {
     }
 
     /// Decrypts a whole record where it lies.
-    fn open<'a>(&mut self, record: &'a mut [u8]) -> Result<(ContentType, &'a [u8])> {
+    pub(super) fn open<'a>(&mut self, record: &'a mut [u8]) -> Result<(ContentType, &'a [u8])> {
         let (header, body) = record.split_at_mut(HEADER_BYTES);
         let nonce = self.nonce();
         let opened = self.key.open_in_place(nonce, Aad::from(&*header), body);
@@ -441,19 +618,6 @@ impl Direction {
             return Err(Refused::new(AlertDescription::RecordOverflow, text));
         }
         Ok((kind, content))
-    }
-
-    /// Puts a record with `alert` behind `outgoing`.
-    fn alert(&mut self, alert: AlertDescription, outgoing: &mut Vec<u8>) {
-        // Levels mean nothing any more, but these two are asked for (section 6).
-        let level = if alert == AlertDescription::CloseNotify {
-            1
-        } else {
-            2
-        };
-        let mut record = [0; 2 + OVERHEAD];
-        let bytes = self.seal(ContentType::Alert, &[level, alert.into()], &mut record);
-        outgoing.extend_from_slice(&record[..bytes]);
     }
 }
 

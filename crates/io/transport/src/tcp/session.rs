@@ -3,6 +3,8 @@
 //! The session moves no bytes itself. It takes apart what was read, and puts together what is to be written; when,
 //! and in which pieces, is the business of the connection.
 
+mod in_kernel;
+
 use super::address::Address;
 use super::records::{Records, Step};
 use crate::transport::{ListenerId, TlsFailure};
@@ -34,6 +36,28 @@ pub(super) struct Session {
     is_broken: bool,
     /// Bytes that the kernel did not take yet.
     pub(super) outgoing: Vec<u8>,
+    protection: Protection,
+    kernel: Kernel,
+}
+
+/// Way in which the records of a session are protected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Protection {
+    /// Whether the kernel is to do it, if it can.
+    pub(crate) wants_kernel: bool,
+    /// Records under one key at the most, if fewer than the suite allows.
+    pub(crate) records_max: Option<u64>,
+}
+
+/// Part of the kernel in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kernel {
+    /// Nothing, or nothing more than it does.
+    Apart,
+    /// Wanted to protect records, as soon as nothing is between the session and the socket.
+    Wanted,
+    /// The socket is ready for keys.
+    Ready,
 }
 
 enum End {
@@ -49,19 +73,32 @@ enum End {
 
 impl Session {
     /// Creates the session of a connection that we make to `peer`.
-    pub(super) fn client(tls: &Tls, peer: &Address) -> Result<Self, TlsFailure> {
+    pub(super) fn client(
+        tls: &Tls,
+        peer: &Address,
+        protection: Protection,
+    ) -> Result<Self, TlsFailure> {
         let end = UnbufferedClientConnection::new(tls.client(), session_name(peer))
             .map_err(|error| failure(&error))?;
-        Ok(Self::new(End::Client(end), tls, None))
+        Ok(Self::new(End::Client(end), tls, None, protection))
     }
 
     /// Creates the session of a connection that came in.
-    pub(super) fn server(tls: &Tls, arrival: (ListenerId, String)) -> Result<Self, TlsFailure> {
+    pub(super) fn server(
+        tls: &Tls,
+        arrival: (ListenerId, String),
+        protection: Protection,
+    ) -> Result<Self, TlsFailure> {
         let end = UnbufferedServerConnection::new(tls.server()).map_err(|error| failure(&error))?;
-        Ok(Self::new(End::Server(end), tls, Some(arrival)))
+        Ok(Self::new(End::Server(end), tls, Some(arrival), protection))
     }
 
-    fn new(end: End, tls: &Tls, arrival: Option<(ListenerId, String)>) -> Self {
+    fn new(
+        end: End,
+        tls: &Tls,
+        arrival: Option<(ListenerId, String)>,
+        protection: Protection,
+    ) -> Self {
         Self {
             end,
             tls: tls.clone(),
@@ -70,6 +107,11 @@ impl Session {
             incoming: Vec::new(),
             is_broken: false,
             outgoing: Vec::new(),
+            protection,
+            kernel: match protection.wants_kernel {
+                true => Kernel::Wanted,
+                false => Kernel::Apart,
+            },
         }
     }
 
@@ -126,7 +168,9 @@ impl Session {
         };
         let records = records.map_err(|error| failure(&error));
         self.is_broken |= records.is_err();
-        self.end = End::Open(Box::new(records?));
+        let mut records = records?;
+        records.limit(self.protection.records_max);
+        self.end = End::Open(Box::new(records));
         Ok(())
     }
 
@@ -178,6 +222,12 @@ impl Session {
                 return;
             }
         }
+    }
+
+    /// Returns whether there is something that the socket could take, beside frames.
+    pub(super) fn has_output(&self) -> bool {
+        let has_said = matches!(&self.end, End::Open(records) if records.has_said());
+        has_said || !self.outgoing.is_empty()
     }
 
     #[cfg(test)]

@@ -52,6 +52,8 @@ pub struct Stats {
     pub handshakes: u64,
     /// Handshakes that resumed an earlier session, which spares both sides the certificates.
     pub handshakes_resumed: u64,
+    /// Sessions whose records the kernel protects, in both directions.
+    pub kernel_sessions: u64,
     /// Sends that the kernel was asked not to copy, and is done with.
     pub zero_copy_sends: u64,
     /// Zero-copy writes that the kernel copied after all.
@@ -130,8 +132,8 @@ impl Stats {
         add!(Self, self, other,
             frames_in bytes_in frames_out bytes_out reads short_reads writes short_writes polls accepted connected
             connect_retries closed unreachable failed accept_errors frames_dropped bytes_dropped frames_held_back
-            heap_fallbacks waits_for_space handshakes handshakes_resumed zero_copy_sends zero_copy_copied lanes
-            lanes_failed lent_frames_out lent_bytes_out lent_frames_in lent_bytes_in; refused);
+            heap_fallbacks waits_for_space handshakes handshakes_resumed kernel_sessions zero_copy_sends
+            zero_copy_copied lanes lanes_failed lent_frames_out lent_bytes_out lent_frames_in lent_bytes_in; refused);
     }
 
     /// Counts the end of a connection.

@@ -184,7 +184,7 @@ impl ZeroCopy {
 }
 
 /// Returns the processor time of this thread.
-fn thread_time() -> Duration {
+pub(super) fn thread_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     now.try_into().unwrap_or_default() // it is not negative
 }

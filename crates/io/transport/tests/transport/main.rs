@@ -4,6 +4,7 @@ mod connect_retry;
 mod contract;
 mod faults;
 mod hostile;
+mod kernel_tls;
 mod limits;
 mod shards;
 mod shm;

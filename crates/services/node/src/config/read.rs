@@ -314,7 +314,7 @@ mod tests {
             "f:2: flp.rate_hzz: found an unknown key, expected rate_hz (the nearest known key)\n\
              f:3: rum: found an unknown key, expected run (the nearest known key)\n\
              f:6: transport.xylophone: found an unknown key, expected one of congestion, socket_buffer_bytes, \
-             huge_pages, shared_memory, zero_copy, connections_max, connections_per_address_max",
+             huge_pages, shared_memory, zero_copy, kernel_tls, connections_max, connections_per_address_max",
         );
     }
 

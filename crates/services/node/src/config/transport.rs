@@ -1,7 +1,7 @@
 //! The `[transport]` table.
 
 use serde::{Deserialize, Serialize};
-use sheaf_transport::{ArenaOptions, TcpConfig};
+use sheaf_transport::{ArenaOptions, KernelTls, TcpConfig};
 
 /// The `[transport]` table of a farm file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -19,10 +19,25 @@ pub struct TransportConfig {
     /// Whether the kernel is asked not to copy large STFs that go to other machines. It is asked no more on a
     /// connection where it copies after all, or where a trial shows that copies take less processor time.
     pub zero_copy: bool,
+    /// Choice between the kernel and the process for the records of TLS sessions.
+    pub kernel_tls: KernelTlsConfig,
     /// Connections that peers may have open at once.
     pub connections_max: u32,
     /// The same for the peers of one address.
     pub connections_per_address_max: u32,
+}
+
+/// Choice between the kernel and the node for the records of TLS sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KernelTlsConfig {
+    /// The kernel, where it can change keys and takes less processor time.
+    #[default]
+    Auto,
+    /// The kernel, where it can change keys.
+    On,
+    /// The node.
+    Off,
 }
 
 impl Default for TransportConfig {
@@ -33,6 +48,7 @@ impl Default for TransportConfig {
             huge_pages: true,
             shared_memory: true,
             zero_copy: true,
+            kernel_tls: KernelTlsConfig::Auto,
             connections_max: 4096,
             connections_per_address_max: 2048,
         }
@@ -52,6 +68,11 @@ impl TransportConfig {
             accepted_per_ip_max: self.connections_per_address_max as usize,
             shared_memory: self.shared_memory,
             zero_copy: self.zero_copy,
+            kernel_tls: match self.kernel_tls {
+                KernelTlsConfig::Auto => KernelTls::Auto,
+                KernelTlsConfig::On => KernelTls::On,
+                KernelTlsConfig::Off => KernelTls::Off,
+            },
             awaits_admission: true,
             ..TcpConfig::default()
         }

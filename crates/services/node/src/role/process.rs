@@ -3,7 +3,7 @@
 use super::{RoleError, RoleOptions};
 use crate::budget::Budget;
 use crate::clock::Clock;
-use crate::config::{FarmConfig, MembershipBackend, StreamsSink};
+use crate::config::{FarmConfig, KernelTlsConfig, MembershipBackend, StreamsSink};
 use crate::event::EventLog;
 use crate::health::Health;
 use crate::http::{self, Page};
@@ -42,6 +42,20 @@ impl Beside {
         let mut transport = Tcp::with_security(self.tcp, arena, self.security)?;
         transport.set_close_notice(reject::close_notice);
         Ok(transport)
+    }
+}
+
+/// Logs who protects the records of TLS sessions, and why.
+fn log_kernel_tls(wanted: KernelTlsConfig, tcp: &TcpConfig) {
+    match tcp.kernel_tls.decide() {
+        (true, reason) => info!(reason, "The kernel protects the records of TLS sessions"),
+        (false, reason) if wanted == KernelTlsConfig::On => {
+            warn!(
+                reason,
+                "The kernel cannot protect the records of TLS sessions: the node does"
+            );
+        }
+        (false, reason) => info!(reason, "The node protects the records of TLS sessions"),
     }
 }
 
@@ -128,6 +142,9 @@ impl Process {
         };
         if node.role != Role::Icn && !is_local {
             cards::log(&loops.cpus);
+        }
+        if matches!(security, Security::Tls { .. }) {
+            log_kernel_tls(config.transport.kernel_tls, &tcp);
         }
         if loops.count > 0 {
             info!(threads = loops.count, cpus = ?loops.cpus, "Threads of their own move data");

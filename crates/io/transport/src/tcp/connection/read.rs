@@ -5,7 +5,10 @@ use crate::arena::Region;
 use crate::tcp::inbox::{Arrived, Step};
 use crate::tcp::input::Input;
 use crate::tcp::input::SMALL_MAX;
+use crate::tcp::kernel_tls::{self, Received};
+use crate::tcp::session::Session;
 use crate::transport::{CloseReason, Event};
+use rustls::ContentType;
 use sheaf_protocol::{DIGEST_PIECE_BYTES, WireKind};
 use std::io::{self, ErrorKind, IoSliceMut, Read};
 use std::time::Instant;
@@ -14,12 +17,17 @@ use std::time::Instant;
 /// without much of its body, which would have to be copied.
 pub(super) const LOOK_AHEAD_BYTES: usize = 4 << 10;
 
+/// Bytes that a read counts for at least.
+const READ_BYTES_MIN: usize = 64;
+
 /// Bodies below this are copied: in place they would take up as much again with the prefixes and heads between them.
 const PLACED_MIN: usize = 1 << 10;
 
 impl Connection {
+    /// Reads plain bytes: of a plain connection, or those of `session` whose records the kernel opens.
     pub(super) fn read(
         &mut self,
+        mut session: Option<&mut Session>,
         shared: &mut Shared,
         events: &mut Vec<Event>,
     ) -> Result<(), CloseReason> {
@@ -34,8 +42,9 @@ impl Connection {
             && !self.is_ahead()
             && left > 0
         {
-            self.read_once(shared, events)
-                .inspect(|bytes| left = left.saturating_sub(*bytes))?;
+            let bytes = self.read_once(session.as_deref_mut(), shared, events)?;
+            // Also records without data take time.
+            left = left.saturating_sub(bytes.max(READ_BYTES_MIN));
         }
         Ok(())
     }
@@ -43,6 +52,7 @@ impl Connection {
     /// One system call and what it brought. Says how many bytes.
     fn read_once(
         &mut self,
+        session: Option<&mut Session>,
         shared: &mut Shared,
         events: &mut Vec<Event>,
     ) -> Result<usize, CloseReason> {
@@ -55,7 +65,7 @@ impl Connection {
             None if self.expects_large() || !self.is_admitted() => &mut buffer[..LOOK_AHEAD_BYTES],
             None => &mut buffer[..],
         };
-        let outcome = self.receive(ahead);
+        let outcome = self.receive(session.is_some(), ahead);
         let now = Instant::now();
         let taken = match outcome {
             Ok(read) => {
@@ -64,7 +74,13 @@ impl Connection {
                     Some(region) => Input::placed(region, read.ahead),
                     None => Input::Apart(&buffer[..read.ahead]),
                 };
-                self.take_read(&read, input, shared, events, now)
+                let taken = match session {
+                    Some(session) => self.take_opened_read(session, &read),
+                    None if read.bytes() == 0 => self.peer_ends(),
+                    None => Ok(()),
+                };
+                taken
+                    .and_then(|()| self.take_read(&read, input, shared, events, now))
                     .map(|()| read.bytes())
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -93,32 +109,49 @@ impl Connection {
     }
 
     /// One system call: into the rest of the body, if there is one, and behind it into `ahead`.
-    fn receive(&mut self, ahead: &mut [u8]) -> io::Result<Reading> {
-        let offered = ahead.len();
-        let Some(rest) = self.inbox.body_rest() else {
-            let bytes = (&self.stream).read(ahead)?;
-            return Ok(Reading {
-                body: 0,
-                ahead: bytes,
-                offered,
-            });
+    fn receive(&mut self, is_opened: bool, ahead: &mut [u8]) -> io::Result<Reading> {
+        let (rest, ahead) = match self.inbox.body_rest() {
+            None => (&mut [][..], ahead),
+            Some(rest) if rest.len() > DIGEST_PIECE_BYTES => {
+                (&mut rest[..DIGEST_PIECE_BYTES], &mut [][..])
+            }
+            Some(rest) => (rest, ahead),
         };
-        if rest.len() > DIGEST_PIECE_BYTES {
-            let bytes = (&self.stream).read(&mut rest[..DIGEST_PIECE_BYTES])?;
-            return Ok(Reading {
-                body: bytes,
-                ahead: 0,
-                offered: DIGEST_PIECE_BYTES,
-            });
-        }
-        let rest_bytes = rest.len();
-        let slices = &mut [IoSliceMut::new(rest), IoSliceMut::new(ahead)];
-        let bytes = (&self.stream).read_vectored(slices)?;
+        let (rest_bytes, offered) = (rest.len(), rest.len() + ahead.len());
+        let mut slices = [IoSliceMut::new(rest), IoSliceMut::new(ahead)];
+        // A system call with one slice takes less.
+        let slices = match rest_bytes {
+            0 => &mut slices[1..],
+            _ if rest_bytes == offered => &mut slices[..1],
+            _ => &mut slices[..],
+        };
+        let mut opened = None;
+        let bytes = if is_opened {
+            let Received { bytes, kind } = kernel_tls::receive(&self.stream, slices)?;
+            if let Some(kind) = kind {
+                let mut content = Vec::new();
+                if kind != ContentType::ApplicationData {
+                    for slice in slices {
+                        content.extend_from_slice(&slice[..slice.len().min(bytes - content.len())]);
+                    }
+                }
+                opened = Some((kind, content));
+            }
+            match &opened {
+                Some((ContentType::ApplicationData, _)) => bytes,
+                _ => 0,
+            }
+        } else if let [slice] = slices {
+            (&self.stream).read(slice)?
+        } else {
+            (&self.stream).read_vectored(slices)?
+        };
         let body = bytes.min(rest_bytes);
         Ok(Reading {
             body,
             ahead: bytes - body,
-            offered: rest_bytes + offered,
+            is_drained: bytes < offered && !is_opened,
+            opened,
         })
     }
 
@@ -128,10 +161,25 @@ impl Connection {
         if bytes > 0 {
             self.moved_in = now;
         }
-        if bytes < read.offered {
+        if read.is_drained {
             shared.stats.short_reads += 1;
             // The socket is drained, and epoll reports when more comes; an end that it has reported is still to come.
             self.readable = self.ending;
+        }
+    }
+
+    /// Deals with what is not data in what the kernel opened.
+    fn take_opened_read(
+        &mut self,
+        session: &mut Session,
+        read: &Reading,
+    ) -> Result<(), CloseReason> {
+        match &read.opened {
+            Some((kind, content)) if *kind != ContentType::ApplicationData => {
+                self.take_opened(session, *kind, content)
+            }
+            Some(_) => Ok(()),
+            None => Err(self.cut_off()),
         }
     }
 
@@ -144,9 +192,6 @@ impl Connection {
         events: &mut Vec<Event>,
         now: Instant,
     ) -> Result<(), CloseReason> {
-        if read.bytes() == 0 {
-            return self.peer_ends();
-        }
         if let Some(arrived) = (read.body > 0)
             .then(|| self.inbox.filled(read.body))
             .flatten()
@@ -240,7 +285,11 @@ impl Connection {
 struct Reading {
     body: usize,
     ahead: usize,
-    offered: usize,
+    /// Whether the socket had less than was asked for. The kernel stops also at the end of a record that it opened:
+    /// then only the next read knows.
+    is_drained: bool,
+    /// Type of the records that the kernel opened, and what was in them unless that was data.
+    opened: Option<(ContentType, Vec<u8>)>,
 }
 
 impl Reading {

@@ -6,19 +6,24 @@
 use super::read::LOOK_AHEAD_BYTES;
 use super::{Connection, Shared, Side, TURN_BYTES, closed_with};
 use crate::tcp::input::Input;
+use crate::tcp::kernel_tls::{self, Way};
 use crate::tcp::outbox::SLICES_MAX;
 use crate::tcp::records::{self, Step};
 use crate::tcp::session::Session;
 use crate::transport::{CloseReason, Event, TlsFailure};
 use rustix::net::{SendFlags, send};
+use rustls::ContentType;
 use std::io::{self, ErrorKind, IoSlice, Read};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Plain bytes that are encrypted for one system call: they are still in the cache when the kernel copies them.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// A slice of a frame below this is put together with its neighbours: a record for every head would cost more.
 const SMALL_BYTES: usize = 4 << 10;
+
+/// Pause before a send buffer that was too full for our end is looked at again.
+const ROOM_AGAIN: Duration = Duration::from_millis(1);
 
 /// Most bytes that a session holds back: the longest message of a handshake (64 KiB) and a record.
 const HANDSHAKE_BYTES_MAX: usize = (64 << 10) + records::BYTES_MAX;
@@ -45,13 +50,14 @@ impl Connection {
             // Why, as far as the peer may know it. It is closed in any case, so one attempt is enough.
             session.collect_alert();
             let _ = send(&self.stream, &session.outgoing, SEND);
+            let _ = session.send_said(&self.stream);
             session.outgoing.clear();
         }
         outcome?;
         if session.stands() && self.outbox.room_again() && self.takes_frames() {
             events.push(Event::Writable { conn: self.id });
         }
-        if !session.outgoing.is_empty() {
+        if session.has_output() {
             return Ok(());
         }
         let may_end = self.peer_finished && !self.awaits_caller;
@@ -60,6 +66,11 @@ impl Connection {
             self.finished = true;
             session.end().map_err(CloseReason::Tls)?;
             let _ = send(&self.stream, &session.outgoing, SEND);
+            self.send_said(session, now);
+        }
+        if session.has_said() {
+            // The kernel may hold frames back that were sent before.
+            return Ok(());
         }
         self.check_end()
     }
@@ -78,6 +89,14 @@ impl Connection {
                 let sent = self.send_sealed(&pending, shared, now);
                 session.outgoing = pending[sent..].to_vec();
                 left = left.saturating_sub(sent);
+            } else if session.has_said() {
+                self.send_said(session, now);
+            } else if session.stands() && self.outbox.has_output() && self.sends(session, shared) {
+                let written = self.write_once(left, shared, now);
+                if let Some(bytes) = written {
+                    session.sent_by_kernel(bytes);
+                    left -= bytes;
+                }
             } else if session.stands() && self.outbox.has_output() {
                 let mut cipher = std::mem::take(&mut shared.cipher);
                 let sealed = self.seal(session, &mut cipher);
@@ -94,10 +113,42 @@ impl Connection {
             }
             self.end_session(session)?;
         }
-        if self.finished && session.outgoing.is_empty() && !self.is_shut {
+        if self.finished && !session.has_output() && !self.is_shut {
             self.shut();
         }
         Ok(())
+    }
+
+    /// Returns whether the kernel protects what we send, which it does from now on if it can.
+    fn sends(&mut self, session: &mut Session, shared: &mut Shared) -> bool {
+        shared.stats.kernel_sessions += u64::from(session.give(Way::Send, &self.stream));
+        session.is_in_kernel(Way::Send)
+    }
+
+    /// Sends through the kernel what the session has to say beside frames. Behind our end the connection may be closed:
+    /// it goes when records that the kernel holds back go with it.
+    fn send_said(&mut self, session: &mut Session, now: Instant) {
+        let has_room = kernel_tls::takes_held_back(&self.stream);
+        let sent = has_room.and_then(|has_room| match has_room {
+            true => session.send_said(&self.stream),
+            false => {
+                // The kernel need not notify of that much room.
+                self.room_at = now.checked_add(ROOM_AGAIN);
+                Err(ErrorKind::WouldBlock.into())
+            }
+        });
+        match sent {
+            Ok(()) => {
+                self.moved_out = now;
+                self.room_at = None;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => {
+                self.break_off(&error);
+                self.writable = false;
+            }
+        }
     }
 
     /// Says within the session that nothing more comes, once all that was queued is encrypted.
@@ -176,6 +227,9 @@ impl Connection {
         shared: &mut Shared,
         events: &mut Vec<Event>,
     ) -> Result<(), CloseReason> {
+        if session.is_in_kernel(Way::Receive) {
+            return self.read(Some(session), shared, events);
+        }
         if !self.backlog.is_empty() && !self.holds_back() {
             let backlog = std::mem::take(&mut self.backlog);
             self.take(Input::Apart(&backlog), shared, events, Instant::now())?;
@@ -190,7 +244,10 @@ impl Connection {
             let outcome = if is_first {
                 Ok(kept)
             } else {
-                self.read_cipher(&mut buffer[kept..], shared)
+                // The kernel opens records from the beginning of one on.
+                let most = session.missing_of_record().unwrap_or(buffer.len());
+                let end = buffer.len().min(kept + most);
+                self.read_cipher(&mut buffer[kept..end], shared)
                     .map(|bytes| kept + bytes)
             };
             is_first = false;
@@ -200,8 +257,26 @@ impl Connection {
             });
             shared.buffer = buffer;
             taken?;
+            shared.stats.kernel_sessions += u64::from(session.give(Way::Receive, &self.stream));
+            if session.is_in_kernel(Way::Receive) {
+                return self.read(Some(session), shared, events);
+            }
         }
         Ok(())
+    }
+
+    /// Takes a record that is not data and that the kernel has opened.
+    pub(super) fn take_opened(
+        &mut self,
+        session: &mut Session,
+        kind: ContentType,
+        content: &[u8],
+    ) -> Result<(), CloseReason> {
+        let step = session.take_opened(kind, content, &self.stream);
+        match step.map_err(CloseReason::Tls)? {
+            Step::PeerEnds => self.peer_ends(),
+            Step::Went | Step::Waits => Ok(()),
+        }
     }
 
     fn may_read(&self, left: usize) -> bool {
@@ -240,7 +315,7 @@ impl Connection {
     }
 
     /// End of the stream without a close alert within the session: the peer died, or the stream was cut.
-    fn cut_off(&mut self) -> CloseReason {
+    pub(super) fn cut_off(&mut self) -> CloseReason {
         if let Some(reason) = self.broken.take() {
             return reason;
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::tcp::address::Address;
-use crate::tcp::session::Session;
+use crate::tcp::session::{Protection, Session};
 use crate::transport::ListenerId;
 use proptest::prelude::*;
 use rustls::crypto::cipher::{AeadKey, OutboundChunks, OutboundPlainMessage};
@@ -115,7 +115,7 @@ fn opened(client: Kind, server: Kind) -> (End, End) {
     let address = Address::Inet(([127, 0, 0, 1], 9).into());
     let mut client = match client {
         Kind::Ours => End::Ours(
-            Box::new(Session::client(&flp, &address).unwrap()),
+            Box::new(Session::client(&flp, &address, Protection::default()).unwrap()),
             Vec::new(),
         ),
         Kind::Stock => {
@@ -128,7 +128,7 @@ fn opened(client: Kind, server: Kind) -> (End, End) {
         Kind::Ours => {
             let arrival = (ListenerId(0), String::new());
             End::Ours(
-                Box::new(Session::server(&epn, arrival).unwrap()),
+                Box::new(Session::server(&epn, arrival, Protection::default()).unwrap()),
                 Vec::new(),
             )
         }

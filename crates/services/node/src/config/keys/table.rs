@@ -249,6 +249,10 @@ keys! {
         /// it copies after all, or
         /// where copies take less processor time.
         zero_copy: "";
+        /// Protection of the records of TLS sessions: auto (by the kernel, where it can change keys and a trial at the
+        /// start shows that it takes less processor time), on (by the kernel, where it can change keys: for cards
+        /// that encrypt) or off (by the node). The log of the start says which of the two, and why.
+        kernel_tls: "";
         /// Connections that peers may have open at once. The limit of file descriptors must hold them.
         connections_max: "connections";
         /// The same for the peers of one address.
