@@ -53,6 +53,24 @@ pub(crate) const RELEASE: Kernel = Kernel {
     memory: &PLAIN_MEMORY,
 };
 
+/// The same kernel on a machine with two memory nodes, each with one processor.
+pub(crate) const TWO_SIDES: Kernel = Kernel {
+    folder: "guest-kernel",
+    modules: &[],
+    memory: &[
+        "-m",
+        "3072",
+        "-object",
+        "memory-backend-ram,size=1536M,id=left",
+        "-object",
+        "memory-backend-ram,size=1536M,id=right",
+        "-numa",
+        "node,memdev=left,cpus=0",
+        "-numa",
+        "node,memdev=right,cpus=1",
+    ],
+};
+
 /// Kernel that changes the keys of TLS sessions, which Linux 6.14 and later do.
 pub(crate) const LATER: Kernel = Kernel {
     folder: "guest-kernel-6.18",

@@ -1,6 +1,7 @@
 //! Farms whose nodes move STFs with several threads, and the benchmark of those.
 
-use crate::harness::{demo, sheaf};
+use crate::guest::{Guest, TWO_SIDES};
+use crate::harness::{Running, demo, farm_turn, free_address, sheaf, write};
 
 #[test]
 fn nodes_with_threads_for_data_lose_nothing_when_one_dies() {
@@ -24,6 +25,62 @@ fn writers_with_threads_for_data_write_every_tf() {
     ));
     summary.assert_nothing_lost();
     assert_eq!(summary.count("complete"), 200);
+}
+
+/// Runs in the guest of `memory_lies_beside_the_threads_of_data_in_a_guest`, and on any machine with processors 0 and
+/// 1 at memory nodes 0 and 1.
+#[test]
+#[ignore = "needs two memory nodes, with processor 0 at the first and 1 at the second"]
+fn memory_lies_beside_the_threads_of_data() {
+    let _turn = farm_turn();
+    let folder = tempfile::tempdir().unwrap();
+    let icn = free_address();
+    let text = format!(
+        "[run]\nflps = 1\nepns = 2\ntimeframes = 50\n[node]\nthreads = 2\n[icn]\naddress = \"{icn}\"\n\
+         [flp]\nhold_bytes = 67108864\nrate_hz = 500.0\nstf_bytes_max = 1048576\n\
+         [flp.source]\nkind = \"generator\"\nbytes_mean = 10000\n\
+         [epn.build]\ncapacity_bytes = 67108864\n\
+         [icn.scheduler]\nstf_bytes_max = 1048576\ntf_bytes_max = 4194304\n\
+         [transport]\ncongestion = \"\"\nshared_memory = false\n"
+    );
+    let config = write(folder.path(), "farm.toml", &text);
+    let start =
+        |words: &[&str]| Running::start(&[&["run"][..], words, &["--config", &config]].concat());
+    let icn = start(&["icn"]);
+    let right_epn = start(&["epn", "--index", "0", "--data-cpus", "1"]);
+    let both_epn = start(&["epn", "--index", "1", "--data-cpus", "0,1"]);
+    let flp = start(&["flp", "--index", "0", "--data-cpus", "0,1"]);
+    let shares = |node: Running| {
+        let ended = node.end();
+        assert!(ended.status.success(), "{}", ended.stderr);
+        let (_, rest) = (ended.stderr)
+            .split_once("Memory of the arena by memory node")
+            .unwrap_or_else(|| panic!("{}", ended.stderr));
+        let line = rest.lines().next().unwrap();
+        let (_, map) = line.split_once("bytes={").unwrap();
+        let map = map.split('}').next().unwrap();
+        let mut shares = [0, 0];
+        for (node, bytes) in map.split(", ").map(|pair| pair.split_once(": ").unwrap()) {
+            shares[node.parse::<usize>().unwrap()] = bytes.parse::<u64>().unwrap();
+        }
+        shares
+    };
+    let [left, right] = shares(right_epn);
+    assert!(right >= 64 << 20 && left * 50 < right, "{left} {right}");
+    let [left, right] = shares(both_epn);
+    assert!(left.abs_diff(right) * 10 < right, "{left} {right}");
+    let ended = flp.end();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let words = "Memory lies beside the threads of data memory_nodes={0, 1} cpus=0-1";
+    assert!(ended.stderr.contains(words), "{}", ended.stderr);
+    assert!(icn.end().status.success());
+}
+
+#[test]
+fn memory_lies_beside_the_threads_of_data_in_a_guest() {
+    let test = "memory_lies_beside_the_threads_of_data_in_a_guest";
+    let inside = "threads::memory_lies_beside_the_threads_of_data";
+    Guest::run_or_skip(&TWO_SIDES, test, inside);
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub use shared::SharedBlocks;
 use crate::mapping::Mapping;
 use bytes::Bytes;
 use free_list::FreeList;
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -156,6 +157,13 @@ impl Arena {
     #[must_use]
     pub fn huge_bytes(&self) -> Option<u64> {
         self.mapping.huge_bytes()
+    }
+
+    /// Returns the bytes of the arena at each memory node of the machine, as far as the kernel reports them. Reads the
+    /// areas of the process: for the start of a node, not for its loop.
+    #[must_use]
+    pub fn bytes_by_memory_node(&self) -> BTreeMap<u32, u64> {
+        self.mapping.bytes_by_memory_node()
     }
 
     /// Returns bytes of the arena that are in blocks, whole units of [`UNIT_BYTES`].

@@ -21,6 +21,7 @@
 
 mod fault;
 mod mapping;
+mod memory_nodes;
 mod shards;
 mod shm;
 mod transport;
@@ -35,6 +36,7 @@ pub mod unix;
 
 pub use arena::{Arena, ArenaError, ArenaOptions, Block};
 pub use fault::ShmFault;
+pub use memory_nodes::prefer_memory_nodes;
 pub use shards::{LOOPS_MAX, Loops, Sharded};
 pub use sheaf_auth::Identity;
 pub use sheaf_protocol::{Limits, PrefixError, WireKind};

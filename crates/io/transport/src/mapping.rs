@@ -8,10 +8,12 @@
 
 #![expect(unsafe_code, reason = "memory is mapped by hand here")]
 
+use crate::memory_nodes;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::alloc::Layout;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -162,6 +164,13 @@ impl Mapping {
         let start = self.start.as_ptr() as u64;
         let areas = std::fs::read_to_string("/proc/self/smaps").ok()?;
         huge_bytes_of(&areas, start, start + self.bytes as u64)
+    }
+
+    /// Returns the bytes of the mapping at each memory node of the machine, as far as the kernel reports them.
+    pub(crate) fn bytes_by_memory_node(&self) -> BTreeMap<u32, u64> {
+        let start = self.start.as_ptr() as u64;
+        let areas = std::fs::read_to_string("/proc/self/numa_maps").unwrap_or_default();
+        memory_nodes::bytes_in(&areas, start, start + self.bytes as u64)
     }
 
     /// Faults in every page from `offset` before it is used. Called before the mapping is shared.

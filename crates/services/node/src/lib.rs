@@ -37,6 +37,7 @@ mod kinds;
 mod ledger;
 pub mod log_tail;
 pub mod machine;
+mod memory_nodes;
 pub mod metrics;
 pub mod minor;
 pub mod operator;

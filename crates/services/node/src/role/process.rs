@@ -10,7 +10,7 @@ use crate::http::{self, Page};
 use crate::registry::{self, Discovery};
 use crate::reporting::Reporting;
 use crate::shutdown::Shutdown;
-use crate::{cards, granted, reject, security, usage};
+use crate::{cards, granted, memory_nodes, reject, security, usage};
 use sheaf_auth::Tls;
 use sheaf_membership::Member;
 use sheaf_metrics::Registry;
@@ -92,6 +92,7 @@ impl Process {
             })?,
             None => EventLog::none(),
         };
+        memory_nodes::prefer(&options.data_cpus);
         let metrics = page_address(config, node.role, options);
         let security = security::open(
             config,
@@ -118,6 +119,7 @@ impl Process {
             _ => config.transport.arena(),
         };
         let arena = Arena::new(bytes, options)?;
+        memory_nodes::log(&arena);
         let limits = Limits {
             body_bytes_max: config.icn.scheduler.stf_bytes_max,
             ..Limits::default()
