@@ -1,7 +1,10 @@
 //! Farms whose nodes move STFs with several threads, and the benchmark of those.
 
 use crate::guest::{Guest, TWO_SIDES};
-use crate::harness::{Running, demo, farm_turn, free_address, sheaf, write};
+use crate::harness::{PROGRAM, Running, demo, farm_turn, free_address, sheaf, write};
+use crate::serving::can_run;
+use sheaf_testbed::namespace::Namespace;
+use std::process::Command;
 
 #[test]
 fn nodes_with_threads_for_data_lose_nothing_when_one_dies() {
@@ -81,6 +84,77 @@ fn memory_lies_beside_the_threads_of_data_in_a_guest() {
     let test = "memory_lies_beside_the_threads_of_data_in_a_guest";
     let inside = "threads::memory_lies_beside_the_threads_of_data";
     Guest::run_or_skip(&TWO_SIDES, test, inside);
+}
+
+/// Two links between a machine with FLPs and one with EPNs that have an address on each.
+#[test]
+fn two_cards_share_the_stfs_of_one_flp_with_several_threads() {
+    let test = "two_cards_share_the_stfs_of_one_flp_with_several_threads";
+    if !can_run(test) {
+        return;
+    }
+    let _turn = farm_turn();
+    let (left, right) = (Namespace::make().unwrap(), Namespace::make().unwrap());
+    for (namespace, card, last) in [(&left, 1, 1), (&left, 2, 1), (&right, 1, 2), (&right, 2, 2)] {
+        let holder = right.holder();
+        let cable = format!("link add card{card} type veth peer name card{card} netns {holder}\n");
+        let cable = if last == 1 { cable } else { String::new() };
+        let lines = format!(
+            "{cable}link set lo up\naddr add 10.77.{card}.{last}/24 dev card{card}\nlink set card{card} up\n"
+        );
+        namespace.ip(&lines).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[run]\nflps = 1\nepns = 2\ntimeframes = 200\n[node]\nthreads = 2\n\
+                [icn]\naddress = \"10.77.1.1:7070\"\n[security]\ninsecure = true\n\
+                [flp]\nhold_bytes = 134217728\nrate_hz = 200.0\nstf_bytes_max = 1048576\n\
+                [flp.source]\nkind = \"generator\"\nbytes_mean = 200000\n\
+                [epn]\nlisten = \"10.77.1.2:0\"\nlisten_also = [\"10.77.2.2:0\"]\n\
+                [epn.build]\ncapacity_bytes = 67108864\n\
+                [icn.scheduler]\nstf_bytes_max = 1048576\ntf_bytes_max = 4194304\n\
+                [transport]\ncongestion = \"\"\nhuge_pages = false\n";
+    let config = write(folder.path(), "farm.toml", text);
+    let inside = |namespace: &Namespace| {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", namespace.holder()));
+        command
+    };
+    let start = |namespace: &Namespace, words: &str| {
+        let mut command = inside(namespace);
+        command.args([PROGRAM, "run"]).args(words.split(' '));
+        command.args(["--config", &config]);
+        Running::of(command)
+    };
+    let icn = start(&left, "icn --status-ms 100");
+    let nodes = [
+        start(&right, "epn --index 0"),
+        start(&right, "epn --index 1"),
+        start(&left, "flp --index 0"),
+    ];
+    for node in nodes {
+        let ended = node.end();
+        assert!(ended.status.success(), "{}", ended.stderr);
+    }
+    let ended = icn.end();
+    let books = ended.stdout.iter().rfind(|line| line.contains("\"books\""));
+    let last: serde_json::Value = serde_json::from_str(books.unwrap()).unwrap();
+    assert_eq!(last["books"]["complete"], 200, "{last:#}");
+    assert_eq!(last["books"]["balanced"], true, "{last:#}");
+    let counts = inside(&right)
+        .args(["cat", "/proc/net/dev"])
+        .output()
+        .unwrap();
+    let counts = String::from_utf8(counts.stdout).unwrap();
+    let received = |card: &str| {
+        let line = counts
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(card));
+        let bytes = line.unwrap().split_whitespace().next().unwrap();
+        bytes.parse::<u64>().unwrap()
+    };
+    let (one, two) = (received("card1:"), received("card2:"));
+    // 40 MB in all; each EPN gets its half over a card of its own.
+    assert!(one > 8_000_000 && two > 8_000_000, "{one} {two}");
 }
 
 #[test]
