@@ -9,7 +9,7 @@ mod drive;
 mod kernel_tls;
 
 pub use admission::check_admission;
-pub use kernel_tls::check_kernel_tls;
+pub use kernel_tls::{check_changed_byte, check_kernel_tls};
 
 use crate::transport::{CloseReason, ConnId, Event, Frame, SendError, Transport, WhenFull};
 use bytes::Bytes;

@@ -7,13 +7,14 @@ use crate::{arena, authority, await_event, encrypted, sealed_tcp, stf, tcp, tls_
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use sheaf_auth::{Authority, Credentials, Identity, Moment, Tls, Validity, parse_node};
+use sheaf_transport::contract::{Pair, check_changed_byte};
 use sheaf_transport::tcp::Refused;
 use sheaf_transport::{
-    Bulk, CloseReason, ConnId, ConnectError, Event, ListenError, Security, Tcp, TcpConfig,
+    Bulk, CloseReason, ConnId, ConnectError, Event, Limits, ListenError, Security, Tcp, TcpConfig,
     TlsFailure, Transport,
 };
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// The first bytes of a ClientHello that goes on for 16,380 bytes, which never come.
@@ -423,61 +424,16 @@ fn hello_of_tls_12() -> Vec<u8> {
 
 #[test]
 fn a_flipped_bit_ends_the_session_and_makes_no_frame() {
-    let mut scene = Scene::new(TcpConfig::default());
-    let relay = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut client = scene.honest();
-    let at_client = client
-        .connect(&relay.local_addr().unwrap().to_string())
-        .unwrap();
-    client.poll(&mut Vec::new(), Some(Duration::ZERO)).unwrap();
-    let (outer, _) = relay.accept().unwrap();
-    let inner = TcpStream::connect(&scene.address).unwrap();
-    let (mut from, mut to) = (outer.try_clone().unwrap(), inner.try_clone().unwrap());
-    // The handshake takes a few kB; the bit flips far behind it, within the frame.
-    let forth = std::thread::spawn(move || pass(&mut from, &mut to, Some(200_000)));
-    let (mut from, mut to) = (inner, outer);
-    let back = std::thread::spawn(move || pass(&mut from, &mut to, None));
-    client.send(at_client, stf(1, 1 << 20)).unwrap();
-    let mut reasons = Vec::new();
-    until(
-        &mut [&mut client, &mut scene.server],
-        "both ends",
-        |event| {
-            match event {
-                Event::Received { .. } => panic!("a frame was made of that"),
-                Event::Closed { reason, .. } => reasons.push(reason.clone()),
-                _ => {}
-            }
-            (reasons.len() == 2).then_some(())
-        },
-    );
-    let is_named = |reason: &CloseReason| match reason {
-        CloseReason::Tls(TlsFailure::Protocol(text)) => text.contains("decrypt"),
-        _ => false,
-    };
-    assert!(reasons.iter().any(is_named), "{reasons:?}");
-    assert_eq!(scene.refused().tls_protocol, 1);
-    drop((client, scene.server));
-    forth.join().unwrap();
-    back.join().unwrap();
-}
-
-/// Passes bytes on, the one at `flip_at` with a bit changed.
-fn pass(from: &mut TcpStream, to: &mut TcpStream, flip_at: Option<usize>) {
-    let mut passed = 0;
-    let mut buffer = vec![0; 16 << 10];
-    while let Ok(bytes) = from.read(&mut buffer)
-        && bytes > 0
-    {
-        if let Some(at) = flip_at.filter(|at| (passed..passed + bytes).contains(at)) {
-            buffer[at - passed] ^= 0x10;
-        }
-        passed += bytes;
-        if to.write_all(&buffer[..bytes]).is_err() {
-            break;
-        }
-    }
-    let _ = to.shutdown(Shutdown::Both);
+    let authority = authority();
+    let endpoint = |node| sealed_tcp(TcpConfig::default(), tls_of(&authority, node));
+    check_changed_byte(Pair {
+        client: endpoint("flp:5"),
+        server: endpoint("epn:0"),
+        address: "127.0.0.1:0".to_owned(),
+        absent: String::new(),
+        limits: Limits::default(),
+        held_bytes_max: 0,
+    });
 }
 
 #[test]
